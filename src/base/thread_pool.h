@@ -1,0 +1,82 @@
+// A fixed set of workers, one per physical core by default, and fork/join over an index range.
+//
+// Every body runs, on workers and on the caller alike, with subnormals flushed to zero on input and output (FTZ and
+// DAZ): the matrix units do this in any case (reductions.md), so all code that computes does it. Ops compute only
+// inside parallel_for, hence one rule for all of them.
+// How a range is cut over threads never changes a result: each index writes only its own outputs.
+// Threading: one fork/join at a time; parallel_for is called from one thread and is not re-entrant.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ps {
+
+// Sets FTZ and DAZ for its lifetime on the current thread.
+class FlushSubnormals {
+ public:
+  FlushSubnormals() noexcept;
+  ~FlushSubnormals();
+  FlushSubnormals(const FlushSubnormals&) = delete;
+  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+// Non-owning reference to a callable void(int64_t begin, int64_t end, int worker): no allocation per call.
+class RangeBody {
+ public:
+  template <typename Body>
+  RangeBody(const Body& body)  // NOLINT(google-explicit-constructor)
+      : object_(&body), call_([](const void* object, int64_t begin, int64_t end, int worker) {
+          (*static_cast<const Body*>(object))(begin, end, worker);
+        }) {}
+  void operator()(int64_t begin, int64_t end, int worker) const { call_(object_, begin, end, worker); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, int64_t, int64_t, int);
+};
+
+class ThreadPool {
+ public:
+  // threads >= 1 counts the caller.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  [[nodiscard]] int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
+
+  // Runs body over [0, count) in pieces of `grain`, taken in ascending order by whichever thread is free.
+  // `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
+  void parallel_for(int64_t count, int64_t grain, RangeBody body);
+
+ private:
+  void work(int worker);
+  void run_pieces(int worker);
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  uint64_t generation_ = 0;
+  int busy_ = 0;
+  bool stop_ = false;
+  // The current fork/join; written by the caller under mutex_ before the workers wake.
+  const RangeBody* body_ = nullptr;
+  int64_t count_ = 0;
+  int64_t grain_ = 1;
+  std::atomic<int64_t> next_{0};
+};
+
+// Number of physical cores in this process's CPU set; hyper-threads of one core count once (pitfalls G7).
+[[nodiscard]] int physical_cores();
+
+}  // namespace ps
