@@ -1,7 +1,8 @@
 # pagestate_module(NAME name [DEPENDS module...] [LIBRARIES target...])
 #
-# A module is a folder under src/: its *.cc make the static library ps_<name>, its *_test.cc the test program
-# <name>_test. DEPENDS names the modules it may include, which tools/layering.py checks against the includes.
+# A module is a folder under src/: its *.cc (and *.cu, where CUDA is built) make the static library ps_<name>, its
+# *_test.cc the test program <name>_test. DEPENDS names the modules it may include, which tools/layering.py checks
+# against the includes.
 function(pagestate_module)
   cmake_parse_arguments(MODULE "" "NAME" "DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   set(target ps_${MODULE_NAME})
@@ -9,6 +10,10 @@ function(pagestate_module)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${MODULE_NAME}/*_test.cc)
   if(tests)
     list(REMOVE_ITEM sources ${tests})
+  endif()
+  if(PAGESTATE_HAS_CUDA)
+    file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${MODULE_NAME}/*.cu)
+    list(APPEND sources ${device_sources})
   endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC pagestate_options)
@@ -25,7 +30,8 @@ function(pagestate_module)
 endfunction()
 
 # pagestate_test(NAME name SOURCES file... [LIBRARIES target...] [LABELS label...])
-# Tests find their data through PAGESTATE_TEST_DATA, the absolute path of tests/.
+# Tests find their data through PAGESTATE_TEST_DATA, the absolute path of tests/. A program with suites named *Threads*
+# runs those under the label `threads` in builds with the thread sanitizer, and belongs to the target threaded_tests.
 function(pagestate_test)
   cmake_parse_arguments(TEST "" "NAME" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
@@ -37,4 +43,16 @@ function(pagestate_test)
     set(TEST_LABELS unit)
   endif()
   set_tests_properties(${TEST_NAME} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 900)
+  foreach(source IN LISTS TEST_SOURCES)
+    file(STRINGS ${source} threaded REGEX "^TEST(_F|_P)?\\([A-Za-z0-9]*Threads" LIMIT_COUNT 1)
+    if(threaded AND PAGESTATE_SANITIZE MATCHES "thread")
+      add_test(NAME ${TEST_NAME}.threads COMMAND ${TEST_NAME} --gtest_brief=1 --gtest_filter=*Threads*)
+      set_tests_properties(${TEST_NAME}.threads PROPERTIES LABELS threads TIMEOUT 900)
+      if(NOT TARGET threaded_tests)
+        add_custom_target(threaded_tests)
+      endif()
+      add_dependencies(threaded_tests ${TEST_NAME})
+      break()
+    endif()
+  endforeach()
 endfunction()

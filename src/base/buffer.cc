@@ -34,8 +34,10 @@ HostBuffer::~HostBuffer() {
 }
 
 std::byte* Arena::take_bytes(int64_t size_bytes) {
-  const int64_t rounded = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  PS_CHECK(used_ + rounded <= buffer_.size_bytes(), "arena of", buffer_.size_bytes(), "bytes, used", used_, "wanted", rounded);
+  const int64_t left = buffer_.size_bytes() - used_;
+  PS_CHECK(size_bytes >= 0 && size_bytes <= left, "arena of", buffer_.size_bytes(), "bytes, left", left, "wanted",
+           size_bytes);
+  const int64_t rounded = std::min((size_bytes + kAlignment - 1) / kAlignment * kAlignment, left);
   std::byte* piece = buffer_.data() + used_;
   used_ += rounded;
   peak_ = std::max(peak_, used_);

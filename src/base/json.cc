@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <unordered_map>
 
@@ -38,8 +39,20 @@ bool is_json_number(std::string_view token) noexcept {
   return at == token.size();
 }
 
+std::string_view without_spaces(std::string_view text) noexcept {
+  const size_t begin = text.find_first_not_of(" \t\n\r");
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\n\r") + 1 - begin);
+}
+
 bool is_integer_spelling(std::string_view number) noexcept {
   return number.find_first_of(".eE") == std::string_view::npos;
+}
+
+// A JSON number as the nearest double, as Python's float(): too large gives an infinity, too small a zero.
+double nearest_double(const std::string& number) noexcept {
+  double value = 0;
+  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
+  return parsed.ec == std::errc{} ? value : std::strtod(number.c_str(), nullptr);
 }
 
 std::string python_real(double value) {
@@ -66,6 +79,8 @@ class JsonReader {
       return Status::invalid("JSON text of " + std::to_string(text.size()) + " bytes, at most " +
                              std::to_string(limits_.bytes) + " are read");
     }
+    const std::string_view bare = without_spaces(text);
+    if (!bare.empty() && bare.find_first_of("[{\"") != 0) return bare_scalar(bare);
     const simdjson::padded_string padded(text);  // NOTE: simdjson reads up to 32 bytes past the end
     simdjson::ondemand::parser parser;
     simdjson::ondemand::document document;
@@ -84,15 +99,44 @@ class JsonReader {
     return Status::invalid(std::string("malformed JSON: ") + simdjson::error_message(error));
   }
 
-  Status read_root(simdjson::ondemand::document& document, JsonValue& out) {
-    bool scalar = false;
-    if (const auto error = document.is_scalar().get(scalar)) return failure(error);
-    if (!scalar) {
-      simdjson::ondemand::value value;
-      if (const auto error = document.get_value().get(value)) return failure(error);
-      return read(value, out, 0);
+  // A text that is one number, true, false or null. simdjson's reader of a lone scalar takes "falsey" for false, and
+  // does not get past a number that is too large for a double or has more than a thousand digits.
+  static Result<JsonValue> bare_scalar(std::string_view token) {
+    JsonValue out;
+    if (token == "true" || token == "false") {
+      out.kind_ = token == "true" ? JsonValue::Kind::kTrue : JsonValue::Kind::kFalse;
+    } else if (token != "null") {
+      PS_RETURN_IF_ERROR(set_number(token, out));
     }
-    return read_scalar(document, out);
+    return out;
+  }
+
+  static Status set_number(std::string_view token, JsonValue& out) {
+    if (!is_json_number(token)) {
+      return Status::invalid("malformed JSON: bad number " + std::string(token.substr(0, 40)));
+    }
+    out.kind_ = JsonValue::Kind::kNumber;
+    out.text_ = token;
+    return {};
+  }
+
+  Status read_root(simdjson::ondemand::document& document, JsonValue& out) {
+    bool is_string = false;
+    if (const auto error = document.is_scalar().get(is_string)) return failure(error);
+    if (is_string) {
+      std::string_view text;
+      if (const auto error = document.get_string().get(text)) return failure(error);
+      set_string(text, out);
+      return {};
+    }
+    simdjson::ondemand::value value;
+    if (const auto error = document.get_value().get(value)) return failure(error);
+    return read(value, out, 0);
+  }
+
+  static void set_string(std::string_view text, JsonValue& out) {
+    out.kind_ = JsonValue::Kind::kString;
+    out.text_ = text;
   }
 
   Status read(simdjson::ondemand::value value, JsonValue& out, int depth) {
@@ -104,7 +148,7 @@ class JsonReader {
     }
     if (type == simdjson::ondemand::json_type::array) return read_array(value, out, depth);
     if (type == simdjson::ondemand::json_type::object) return read_object(value, out, depth);
-    return read_scalar(value, out);
+    return read_scalar(value, type, out);
   }
 
   Status read_array(simdjson::ondemand::value value, JsonValue& out, int depth) {
@@ -134,54 +178,34 @@ class JsonReader {
     return {};
   }
 
-  // `Source` is a document or a value: simdjson gives both the same accessors for scalars.
-  template <typename Source>
-  Status read_scalar(Source& source, JsonValue& out) {
-    simdjson::ondemand::json_type type;
-    if (const auto error = source.type().get(type)) return failure(error);
+  static Status read_scalar(simdjson::ondemand::value value, simdjson::ondemand::json_type type, JsonValue& out) {
     switch (type) {
       case simdjson::ondemand::json_type::string: {
         std::string_view text;
-        if (const auto error = source.get_string().get(text)) return failure(error);
-        out.kind_ = JsonValue::Kind::kString;
-        out.text_ = text;
+        if (const auto error = value.get_string().get(text)) return failure(error);
+        set_string(text, out);
         return {};
       }
       case simdjson::ondemand::json_type::boolean: {
         bool flag = false;
-        if (const auto error = source.get_bool().get(flag)) return failure(error);
+        if (const auto error = value.get_bool().get(flag)) return failure(error);
         out.kind_ = flag ? JsonValue::Kind::kTrue : JsonValue::Kind::kFalse;
         return {};
       }
-      case simdjson::ondemand::json_type::number: return read_number(source, out);
+      case simdjson::ondemand::json_type::number: {
+        PS_RETURN_IF_ERROR(set_number(without_spaces(value.raw_json_token()), out));
+        // Consume the token; its value, which may not fit, is not used.
+        const simdjson::error_code error = value.get_double().error();
+        return error == simdjson::SUCCESS || error == simdjson::NUMBER_ERROR ? Status() : failure(error);
+      }
       case simdjson::ondemand::json_type::null: {
         bool null = false;
-        if (const auto error = simdjson::simdjson_result<bool>(source.is_null()).get(null)) return failure(error);
+        if (const auto error = simdjson::simdjson_result<bool>(value.is_null()).get(null)) return failure(error);
         if (!null) return Status::invalid("malformed JSON: a token that starts like null");
         return {};
       }
       default: return Status::invalid("malformed JSON: unexpected token");
     }
-  }
-
-  template <typename Source>
-  static Status read_number(Source& source, JsonValue& out) {
-    std::string_view token;
-    if constexpr (std::is_same_v<Source, simdjson::ondemand::document>) {
-      if (const auto error = source.raw_json_token().get(token)) return failure(error);
-    } else {
-      token = source.raw_json_token();
-    }
-    while (!token.empty() && (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r')) {
-      token.remove_suffix(1);
-    }
-    if (!is_json_number(token)) return Status::invalid("malformed JSON: bad number " + std::string(token.substr(0, 40)));
-    out.kind_ = JsonValue::Kind::kNumber;
-    out.text_ = token;
-    // Consume the token; its value, which may not fit, is not used.
-    const auto consumed = source.get_double();
-    if (consumed.error() != simdjson::SUCCESS && consumed.error() != simdjson::NUMBER_ERROR) return failure(consumed.error());
-    return {};
   }
 
   JsonLimits limits_;
@@ -203,11 +227,8 @@ Result<int64_t> JsonValue::integer() const {
 
 Result<double> JsonValue::real() const {
   if (!is_number()) return Status::invalid("expected a number, found " + std::string(kind_name()));
-  double value = 0;
-  const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-  if (error != std::errc{} || end != text_.data() + text_.size() || !std::isfinite(value)) {
-    return Status::invalid("number out of range: " + text_.substr(0, 40));
-  }
+  const double value = nearest_double(text_);
+  if (!std::isfinite(value)) return Status::invalid("number out of range: " + text_.substr(0, 40));
   return value;
 }
 
@@ -229,7 +250,8 @@ const std::string* JsonValue::duplicate_key() const {
 std::string_view JsonValue::kind_name() const noexcept {
   switch (kind_) {
     case Kind::kNull: return "null";
-    case Kind::kFalse: case Kind::kTrue: return "a boolean";
+    case Kind::kFalse:
+    case Kind::kTrue: return "a boolean";
     case Kind::kNumber: return "a number";
     case Kind::kString: return "a string";
     case Kind::kArray: return "an array";
@@ -315,12 +337,8 @@ JsonWriter& JsonWriter::value(const JsonValue& value) {
     case JsonValue::Kind::kNumber: {
       if (is_integer_spelling(value.text())) return raw(value.text() == "-0" ? "0" : value.text());
       // A float that overflows reads as infinity in Python, and prints so.
-      double real = 0;
-      const auto parsed = std::from_chars(value.text().data(), value.text().data() + value.text().size(), real);
-      if (parsed.ec == std::errc::result_out_of_range) {
-        real = std::strtod(value.text().c_str(), nullptr);
-        if (std::isinf(real)) return raw(real < 0 ? "-Infinity" : "Infinity");
-      }
+      const double real = nearest_double(value.text());
+      if (std::isinf(real)) return raw(real < 0 ? "-Infinity" : "Infinity");
       return this->real(real);
     }
     case JsonValue::Kind::kArray:

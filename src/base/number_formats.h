@@ -48,18 +48,33 @@ struct bf16 {
 // The value of `value` after a trip through BF16.
 [[nodiscard]] constexpr float round_bf16(float value) noexcept { return to_float(to_bf16(value)); }
 
-// 2^(code-127); 255 gives NaN. Exact, also for code 0 (a subnormal float).
+// 2^(code-127); 255 gives NaN. Exact, also for code 0. NOTE: 2^-127 is a subnormal float, which counts as zero in
+// arithmetic under FlushSubnormals: multiply with scale_by_e8m0.
 [[nodiscard]] constexpr float e8m0_to_float(uint8_t code) noexcept {
   if (code == 255) return std::bit_cast<float>(0x7FC00000u);
   if (code == 0) return std::bit_cast<float>(0x00400000u);
   return std::bit_cast<float>(static_cast<uint32_t>(code) << 23);
 }
 
-// Code of the smallest power of two >= value, read off the bits: the exponent field, plus one if any mantissa bit is set.
-// REQUIRES: value is positive, normal and below 2^127.
-[[nodiscard]] constexpr uint8_t e8m0_ceil(float value) noexcept {
+// A subnormal becomes the zero of its sign, as in the matrix units and under FlushSubnormals.
+[[nodiscard]] constexpr float flush_subnormal(float value) noexcept {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint8_t>((bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u));
+  return (bits & 0x7F800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : value;
+}
+
+// value * 2^(code-127), exact unless the result overflows; a subnormal result is flushed.
+// REQUIRES: value is zero, or half of it is normal.
+[[nodiscard]] constexpr float scale_by_e8m0(float value, uint8_t code) noexcept {
+  if (code == 0) return flush_subnormal(value * 0.5f * 0x1p-126f);
+  return flush_subnormal(value * e8m0_to_float(code));
+}
+
+// Code of the smallest power of two >= value, read off the bits: the exponent field, plus one if any mantissa bit is set.
+// Infinity and NaN give 255. REQUIRES: value is positive and normal, or NaN.
+[[nodiscard]] constexpr uint8_t e8m0_ceil(float value) noexcept {
+  const uint32_t bits = std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu;
+  const uint32_t code = (bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u);
+  return static_cast<uint8_t>(code < 255u ? code : 255u);
 }
 
 [[nodiscard]] float e4m3_to_float(uint8_t code) noexcept;

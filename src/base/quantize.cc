@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "base/number_formats.h"
@@ -12,18 +13,20 @@ namespace {
 constexpr float kInverse448 = 1.0f / 448.0f;
 constexpr float kInverse6 = 1.0f / 6.0f;
 
+// Ordered by bits, in which NaN lies above infinity: a NaN in the group wins, also over the floor, because
+// std::max(NaN, floor) is NaN.
 template <int kGroup>
 float amax(const float* x) noexcept {
-  float largest = 0.0f;
-  for (int i = 0; i < kGroup; ++i) largest = std::max(largest, std::fabs(x[i]));
-  return largest;
+  uint32_t largest = 0;
+  for (int i = 0; i < kGroup; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(x[i])));
+  return std::bit_cast<float>(largest);
 }
 
-// 2^-(code-127): dividing by a power of two and multiplying by its inverse are the same exact operation. The inverse
-// of 2^126 and above would be subnormal, so those divide.
+// Dividing by a power of two and multiplying by its inverse are the same operation. The inverse of 2^127 would be
+// subnormal, but no scale is that large. 255 (NaN) gives NaN.
 float divide_by_scale(float value, uint8_t scale) noexcept {
-  if (scale <= 252) return value * e8m0_to_float(static_cast<uint8_t>(254 - scale));
-  return value / e8m0_to_float(scale);
+  if (scale == 255) return e8m0_to_float(255);
+  return flush_subnormal(value) * e8m0_to_float(static_cast<uint8_t>(254 - scale));
 }
 
 template <int kGroup>
@@ -31,11 +34,6 @@ void pack_e2m1(const float (&scaled)[kGroup], uint8_t* packed) noexcept {
   for (int i = 0; i < kGroup; i += 2) {
     packed[i / 2] = static_cast<uint8_t>(float_to_e2m1(scaled[i]) | (float_to_e2m1(scaled[i + 1]) << 4));
   }
-}
-
-template <int kGroup>
-void unpack_e2m1(const uint8_t* packed, float scale, float* values) noexcept {
-  for (int i = 0; i < kGroup; ++i) values[i] = e2m1_to_float(fp4_nibble(packed, i)) * scale;
 }
 
 }  // namespace
@@ -64,16 +62,16 @@ uint8_t quantize_compressed(const float* x, uint8_t* packed) noexcept {
 }
 
 void dequantize_mxfp8(const uint8_t* codes, uint8_t scale, float* values) noexcept {
-  const float factor = e8m0_to_float(scale);
-  for (int i = 0; i < kMxGroup; ++i) values[i] = e4m3_to_float(codes[i]) * factor;
+  for (int i = 0; i < kMxGroup; ++i) values[i] = scale_by_e8m0(e4m3_to_float(codes[i]), scale);
 }
 
 void dequantize_mxfp4(const uint8_t* packed, uint8_t scale, float* values) noexcept {
-  unpack_e2m1<kMxGroup>(packed, e8m0_to_float(scale), values);
+  for (int i = 0; i < kMxGroup; ++i) values[i] = scale_by_e8m0(e2m1_to_float(fp4_nibble(packed, i)), scale);
 }
 
 void dequantize_compressed(const uint8_t* packed, uint8_t scale, float* values) noexcept {
-  unpack_e2m1<kCompressedGroup>(packed, e4m3_to_float(scale), values);
+  const float factor = e4m3_to_float(scale);
+  for (int i = 0; i < kCompressedGroup; ++i) values[i] = e2m1_to_float(fp4_nibble(packed, i)) * factor;
 }
 
 void fake_quantize_mxfp8(float* row, int64_t size) noexcept {

@@ -2,15 +2,16 @@
 //
 // Each takes BF16-valued (or, in f32 compute, any) floats, finds the group's scale from amax, and rounds to the grid.
 // "Fake quantization" is quantize followed by dequantize: every result is exact in BF16, so a packed cache and a BF16
-// cache hold equal values. Results do not depend on the floating-point environment as long as amax*inv stays normal,
-// which the amax floors guarantee. Pure functions, any thread.
+// cache hold equal values. Subnormal inputs and results count as zero whatever the floating-point environment: the
+// results are the same on every thread. A NaN makes its whole group NaN through the scale; it is never turned into a
+// number. An infinity does the same, except in Q4k, whose largest scale is 448. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
 
 namespace ps {
 
-inline constexpr int kMxGroup = 32;       // Q8 and Q4e: values per E8M0 scale
+inline constexpr int kMxGroup = 32;          // Q8 and Q4e: values per E8M0 scale
 inline constexpr int kCompressedGroup = 16;  // Q4k: values per E4M3 scale
 
 // Q8: MXFP8 activations and window rows. x[32] -> codes[32] E4M3; returns the E8M0 scale code. amax floor 1e-4.

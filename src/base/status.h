@@ -63,8 +63,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}        // NOLINT: REQUIRES !status.ok()
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: REQUIRES !status.ok()
 
   [[nodiscard]] bool ok() const noexcept { return value_.has_value(); }
   // REQUIRES: ok()
@@ -77,7 +77,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] const Status& status() const& noexcept { return status_; }
   [[nodiscard]] Status&& status() && noexcept { return std::move(status_); }
   [[nodiscard]] Result with(std::string_view context) && {
-    if (!ok()) status_ = std::move(status_).with(context);
+    if (!ok()) return std::move(status_).with(context);
     return std::move(*this);
   }
 

@@ -39,9 +39,10 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   if (count <= 0) return;
+  grain = std::max<int64_t>(grain, 1);
   if (workers_.empty() || count <= grain) {
     const FlushSubnormals flush;
-    body(0, count, 0);
+    for (int64_t begin = 0; begin < count; begin += grain) body(begin, std::min(begin + grain, count), 0);
     return;
   }
   {
@@ -49,7 +50,7 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
     PS_CHECK(body_ == nullptr, "parallel_for is not re-entrant");
     body_ = &body;
     count_ = count;
-    grain_ = std::max<int64_t>(grain, 1);
+    grain_ = grain;
     next_.store(0, std::memory_order_relaxed);
     busy_ = static_cast<int>(workers_.size());
     ++generation_;
@@ -87,7 +88,9 @@ void ThreadPool::work(int worker) {
 int physical_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1u, std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
   std::set<std::pair<std::string, std::string>> cores;
   int logical = 0;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {

@@ -1,0 +1,130 @@
+// Suites named *Threads* also run under the thread sanitizer.
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cfenv>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace ps {
+namespace {
+
+// Read and written through volatile, so that no arithmetic happens at compile time.
+float halve_smallest_normal() {
+  volatile float value = std::numeric_limits<float>::min();
+  value = value * 0.5f;
+  return value;
+}
+float smallest_subnormal_times_large() {
+  volatile float value = std::numeric_limits<float>::denorm_min();
+  value = value * 0x1p100f;
+  return value;
+}
+
+TEST(ThreadPoolThreads, CoversEveryIndexOnceInPiecesOfAtMostTheGrain) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (const int64_t count : {0, 1, 2, 7, 64, 1000}) {
+      for (const int64_t grain : {int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{3}, int64_t{64}, int64_t{5000}}) {
+        std::vector<int> visits(static_cast<size_t>(count), 0);
+        std::atomic<bool> legal{true};
+        pool.parallel_for(count, grain, [&](int64_t begin, int64_t end, int worker) {
+          if (begin >= end || end - begin > std::max<int64_t>(grain, 1) || worker < 0 || worker >= threads) legal = false;
+          for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+        });
+        EXPECT_TRUE(legal) << threads << " threads, " << count << " by " << grain;
+        EXPECT_TRUE(std::all_of(visits.begin(), visits.end(), [](int n) { return n == 1; }))
+            << threads << " threads, " << count << " by " << grain;
+      }
+    }
+  }
+}
+
+TEST(ThreadPoolThreads, ManyForksInARowSeeEachOthersResults) {
+  ThreadPool pool(4);
+  std::vector<int64_t> values(257, 0);
+  constexpr int kForks = 2000;
+  for (int fork = 0; fork < kForks; ++fork) {
+    pool.parallel_for(static_cast<int64_t>(values.size()), 1 + fork % 70, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) ++values[static_cast<size_t>(i)];
+    });
+    ASSERT_EQ(values[static_cast<size_t>(fork) % values.size()], fork + 1);
+  }
+  EXPECT_EQ(std::accumulate(values.begin(), values.end(), int64_t{0}), kForks * 257);
+}
+
+TEST(ThreadPoolThreads, AWorkerNumberIsHeldByOneThreadAtATime) {
+  ThreadPool pool(4);
+  std::vector<int64_t> scratch(4, 0);  // one per worker, unsynchronized
+  for (int fork = 0; fork < 200; ++fork) {
+    pool.parallel_for(64, 1, [&](int64_t, int64_t, int worker) { ++scratch[static_cast<size_t>(worker)]; });
+  }
+  EXPECT_EQ(std::accumulate(scratch.begin(), scratch.end(), int64_t{0}), 200 * 64);
+}
+
+TEST(ThreadPoolThreads, BodiesFlushSubnormalsAndTheCallerGetsItsEnvironmentBack) {
+  const unsigned before = _mm_getcsr();
+  ASSERT_GT(halve_smallest_normal(), 0.0f) << "the test itself must start with subnormals on";
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    for (const int64_t count : {1, 256}) {  // inline on the caller, and spread
+      std::vector<float> flushed(static_cast<size_t>(count), -1.0f);
+      std::vector<float> read_as_zero(static_cast<size_t>(count), -1.0f);
+      pool.parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          flushed[static_cast<size_t>(i)] = halve_smallest_normal();
+          read_as_zero[static_cast<size_t>(i)] = smallest_subnormal_times_large();
+        }
+      });
+      EXPECT_TRUE(std::all_of(flushed.begin(), flushed.end(), [](float x) { return x == 0.0f; }));
+      EXPECT_TRUE(std::all_of(read_as_zero.begin(), read_as_zero.end(), [](float x) { return x == 0.0f; }));
+      EXPECT_EQ(_mm_getcsr() & 0xFFC0u, before & 0xFFC0u) << "control bits of MXCSR";
+      EXPECT_GT(halve_smallest_normal(), 0.0f);
+    }
+  }
+}
+
+TEST(ThreadPoolThreads, StartsAndStopsWithoutWork) {
+  for (int round = 0; round < 50; ++round) const ThreadPool pool(1 + round % 5);
+}
+
+TEST(FlushSubnormals, NestsAndRestores) {
+  ASSERT_GT(halve_smallest_normal(), 0.0f);
+  {
+    const FlushSubnormals outer;
+    {
+      const FlushSubnormals inner;
+      EXPECT_EQ(halve_smallest_normal(), 0.0f);
+    }
+    EXPECT_EQ(halve_smallest_normal(), 0.0f);
+  }
+  EXPECT_GT(halve_smallest_normal(), 0.0f);
+}
+
+TEST(FlushSubnormals, LeavesTheRoundingModeAlone) {
+  ASSERT_EQ(std::fesetround(FE_DOWNWARD), 0);
+  {
+    const FlushSubnormals flush;
+    EXPECT_EQ(_mm_getcsr() & 0x6000u, 0x2000u);
+  }
+  EXPECT_EQ(std::fegetround(), FE_DOWNWARD);
+  std::fesetround(FE_TONEAREST);
+}
+
+TEST(PhysicalCores, IsBetweenOneAndTheLogicalOnes) {
+  EXPECT_GE(physical_cores(), 1);
+  EXPECT_LE(physical_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+TEST(ThreadPoolDeathTest, NeedsAtLeastTheCaller) {
+  EXPECT_DEATH(ThreadPool(0), "threads >= 1");
+}
+
+}  // namespace
+}  // namespace ps
