@@ -1,4 +1,4 @@
-// Row-wise ops of the backbone: embedding, RMSNorm, RoPE. See model.md 0, 2.3, 2.4.
+// Row-wise ops of the backbone: embedding, RMSNorm, RoPE, scaling, compaction. See model.md 0, 2.3, 2.4.
 #pragma once
 
 #include "base/status.h"
@@ -38,7 +38,26 @@ struct RopeArgs {
 };
 [[nodiscard]] Status check(const RopeArgs& args);
 
+// y = x * factor, one F32 product, rounded at the store.
+struct ScaleArgs {
+  ConstActivations x;  // [T, D]
+  float factor = 1;
+  Activations y;  // [T, D]; may be x itself
+};
+[[nodiscard]] Status check(const ScaleArgs& args);
+
+// Keeps the rows `rows[0] < rows[1] < ...` of an array, moved to its front, in place.
+struct CompactRowsArgs {
+  void* data = nullptr;
+  int64_t row_bytes = 0;
+  const int32_t* rows = nullptr;  // [count], ascending
+  int32_t count = 0;
+};
+[[nodiscard]] Status check(const CompactRowsArgs& args);
+
 namespace ref {
+void compact_rows(const CompactRowsArgs& args, Exec& exec);
+void scale(const ScaleArgs& args, Exec& exec);
 void embed(const EmbedArgs& args, Exec& exec);
 void rms_norm(const RmsNormArgs& args, Exec& exec);
 void rope(const RopeArgs& args, Exec& exec);

@@ -22,10 +22,12 @@ struct IndexQueryQuantizeArgs {
 
 // score[j] = rd( sum over heads ascending, plain adds from 0, of rd( relu(rd(dot(q[h], k[j]))) * w[h] ) ), rd() = rounding to
 // the compute dtype, dot canonical. Row t sees j < visible_rows(position, ratio).
-//   selected[t]: the min(visible, top_k) rows of largest score, ascending, -1 tail; if candidates_in is given, only rows of
-//   those blocks count. candidates_out[t]: blocks b = rows 8b..8b+7 with the largest max score, the block of the newest visible
-//   row always first among them; ascending, -1 tail. Selection itself never uses candidates_out.
-// NaN scores count as -inf. A selection holds min(visible, top_k) ids even when scores are -inf.
+//   selected[t]: the min(visible, top_k) rows of largest score, ascending, -1 tail; if candidates_in is given (ascending,
+//   -1 tail), only the visible rows of those blocks take part. candidates_out[t]: blocks b = rows 8b..8b+7 with the largest
+//   max score, the block of the newest visible row always first among them; ascending, -1 tail. Selection itself never uses
+//   candidates_out. At most one of the two is given.
+// NaN scores count as -inf. A selection holds min(rows that take part, top_k) ids and a candidate list min(blocks,
+// candidate_blocks), even when scores are -inf.
 struct IndexSelectArgs {
   ConstActivations q;        // [T, heads * dim], on the grid of plane.format
   ConstActivations weights;  // [T, heads]

@@ -8,8 +8,8 @@
 namespace ps::ops {
 
 // s_e = sqrt(softplus(z_e)); softplus(z) = z above 20, else F32(log1p(F64(exp(z)))). Picks the top_k of s_e + bias_e (bias_image
-// for image rows), the lower id on ties; the bias only selects. Weights: (s_e / (sum of picked s + 1e-20)) * scaling, the sum
-// in ascending id.
+// for image rows), the lower id on ties, NaN as -inf; the bias only selects. Weights:
+// (s_e / (sum of picked s + 1e-20)) * scaling, the sum in ascending id.
 struct RouterArgs {
   ConstActivations logits;  // [T, E] F32
   Vector bias;              // [E]
@@ -43,7 +43,7 @@ struct MoeArgs {
   const float* weights = nullptr;   // [T, top_k]
   int32_t top_k = 0;
   float limit = 0;
-  Activations y;  // [T, D]
+  Activations y;  // [T, D], does not overlap x or x_shared
 };
 [[nodiscard]] Status check(const MoeArgs& args);
 

@@ -39,6 +39,8 @@ struct OpTable {
   Op<EmbedArgs> embed = nullptr;
   Op<RmsNormArgs> rms_norm = nullptr;
   Op<RopeArgs> rope = nullptr;
+  Op<ScaleArgs> scale = nullptr;
+  Op<CompactRowsArgs> compact_rows = nullptr;
   Op<QuantizeMxfp8Args> quantize_mxfp8 = nullptr;
   Op<LinearArgs> linear = nullptr;
   Op<GroupedLinearArgs> grouped_linear = nullptr;

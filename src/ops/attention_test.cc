@@ -1,0 +1,1 @@
+#include "ops/testing/attention_suite.h"

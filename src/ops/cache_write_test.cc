@@ -1,0 +1,1 @@
+#include "ops/testing/cache_write_suite.h"
