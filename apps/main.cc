@@ -16,6 +16,7 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   ps::apps::Work chosen;
   ps::apps::add_inspect(program, chosen);
+  ps::apps::add_devices(program, chosen);
   ps::apps::add_generate(program, chosen);
   ps::apps::add_tokenize(program, chosen);
   ps::apps::add_make_checkpoint(program, chosen);

@@ -12,8 +12,9 @@ namespace ps::apps {
 using Work = std::function<Status()>;
 
 void add_inspect(CLI::App& program, Work& chosen);
+void add_devices(CLI::App& program, Work& chosen);
 void add_generate(CLI::App& program, Work& chosen);
-void add_tokenize(CLI::App& program, Work& chosen);    // tokenize and detokenize
+void add_tokenize(CLI::App& program, Work& chosen);  // tokenize and detokenize
 void add_make_checkpoint(CLI::App& program, Work& chosen);
 
 }  // namespace ps::apps
