@@ -53,7 +53,8 @@ def read_safetensors(path: str) -> dict[str, RawTensor]:
 
 
 def write_safetensors(path: str, tensors: dict[str, RawTensor], metadata: dict[str, str] | None = None) -> int:
-    """Writes tensors in the given order; returns the payload byte count."""
+    """Writes tensors, wider elements first so that each is aligned, else in the given order; returns the payload bytes."""
+    tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].data.dtype.itemsize))
     header: dict[str, Any] = {}
     if metadata:
         header["__metadata__"] = metadata

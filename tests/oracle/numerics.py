@@ -63,7 +63,8 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """float32(a*b + c), one rounding."""
     a, b, c = np.broadcast_arrays(np.asarray(a, F32), np.asarray(b, F32), np.asarray(c, F32))
-    return fma64(np.atleast_1d(a).astype(F64), np.atleast_1d(b).astype(F64), np.atleast_1d(c).astype(F64)).astype(F32).reshape(a.shape)
+    wide = [np.atleast_1d(v).astype(F64) for v in (a, b, c)]
+    return fma64(*wide).astype(F32).reshape(a.shape)
 
 
 def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -149,7 +150,7 @@ def _lanes(x: np.ndarray) -> np.ndarray:
     pad = -x.shape[-1] % 16
     if pad:
         x = np.concatenate([x, np.zeros((*x.shape[:-1], pad), F32)], axis=-1)
-    return np.moveaxis(x.reshape(*x.shape[:-1], -1, 16), -2, 0)
+    return np.moveaxis(x.reshape(*x.shape[:-1], x.shape[-1] // 16, 16), -2, 0)
 
 
 def _tree(lane: np.ndarray) -> np.ndarray:
@@ -183,7 +184,7 @@ def _chains(x: np.ndarray) -> np.ndarray:
     pad = -x.shape[-1] % 32
     if pad:
         x = np.concatenate([x, np.zeros((*x.shape[:-1], pad), F32)], axis=-1)
-    return np.ascontiguousarray(np.moveaxis(x, -1, 0)).reshape(-1, 16, 2, *x.shape[:-1]).astype(F64)
+    return np.ascontiguousarray(np.moveaxis(x, -1, 0)).reshape(x.shape[-1] // 32, 16, 2, *x.shape[:-1]).astype(F64)
 
 
 def dot32(a: np.ndarray, b: np.ndarray) -> np.ndarray:

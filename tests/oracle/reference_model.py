@@ -93,7 +93,9 @@ def rms_norm(x: np.ndarray, weight: np.ndarray, eps: F32) -> np.ndarray:
     return nx.mul(weight, nx.mul(x, r[..., None]))
 
 
-def mhc_coefficients(z: np.ndarray, scale: np.ndarray, base: np.ndarray, eps: F32, iters: int, c: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mhc_coefficients(
+    z: np.ndarray, scale: np.ndarray, base: np.ndarray, eps: F32, iters: int, c: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """z [T, 2c + c*c] -> pre [T, c], post [T, c], comb [T, c, c] (row = old stream), model.md 2.9."""
     pre = nx.add(nx.sigmoid(nx.add(nx.mul(z[:, :c], scale[0]), base[:c])), eps)
     post = nx.mul(F32(2), nx.sigmoid(nx.add(nx.mul(z[:, c : 2 * c], scale[1]), base[c : 2 * c])))
@@ -200,8 +202,8 @@ class ReferenceModel:
     def rotate(self, x: np.ndarray, positions: np.ndarray, frequencies: np.ndarray, inverse: bool = False) -> np.ndarray:
         """RoPE on the last r channels, adjacent pairs; x [n, ..., dim], positions [n] (model.md 2.4)."""
         cos, sin = rope_table(positions, frequencies)
-        extra = (1,) * (x.ndim - 2)
-        cos, sin = cos.reshape(len(positions), *extra, -1), sin.reshape(len(positions), *extra, -1)
+        middle = tuple(range(1, x.ndim - 1))
+        cos, sin = np.expand_dims(cos, middle), np.expand_dims(sin, middle)
         sin = -sin if inverse else sin
         head, tail = x[..., : -self.rope_dims], x[..., -self.rope_dims :]
         a, b = tail[..., 0::2], tail[..., 1::2]
@@ -287,7 +289,9 @@ class ReferenceModel:
             pooled = cap(f"{at}.pooled", self.store(nx.fma(nx.div(e1, s), v1, nx.mul(nx.div(e0, s), v0))))
         return cap(f"{at}.latent", self.norm(pooled, p + "norm.weight"))
 
-    def index_scores(self, layer: int, ratio: int, x: np.ndarray, qr_in: np.ndarray, keys: np.ndarray, cap: Capture) -> np.ndarray:
+    def index_scores(
+        self, layer: int, ratio: int, x: np.ndarray, qr_in: np.ndarray, keys: np.ndarray, cap: Capture
+    ) -> np.ndarray:
         """Scores [T, J] of every row, -inf where a row is not closed yet."""
         c, p, at = self.cfg, f"layers.{layer}.attn.indexer.", f"L{layer}.index"
         heads, dim, T = c["index_n_heads"], c["index_head_dim"], x.shape[0]
@@ -296,11 +300,17 @@ class ReferenceModel:
         q = cap(f"{at}.q_rope", self.rotate(q, positions, self.freq_compressed))
         q = cap(f"{at}.q", nx.q4_index(q))
         raw = self.store(self.linear(self.input_of(x, p + "weights_proj"), p + "weights_proj"))
-        weight = cap(f"{at}.w", self.store(nx.mul(raw, F32(F64(dim) ** -0.5 * F64(heads) ** -0.5))))
+        weight = cap(f"{at}.w", self.store(nx.mul(cap(f"{at}.w_raw", raw), F32(F64(dim) ** -0.5 * F64(heads) ** -0.5))))
         score = np.zeros((T, keys.shape[0]), F32)
+        products = np.zeros((T, heads, keys.shape[0]), F32)  # q.k, before the ReLU
+        weighted = np.zeros_like(products)
         for h in range(heads):
-            s = self.store(nx.linear(q[:, h], keys)) if keys.shape[0] else score
-            score = nx.add(score, self.store(nx.mul(np.maximum(s, F32(0)), weight[:, h, None])))
+            if keys.shape[0]:
+                products[:, h] = self.store(nx.linear(q[:, h], keys))
+            weighted[:, h] = self.store(nx.mul(np.maximum(products[:, h], F32(0)), weight[:, h, None]))
+            score = nx.add(score, weighted[:, h])
+        cap(f"{at}.products", products)
+        cap(f"{at}.weighted", weighted)
         score = self.store(score)
         visible = (positions[:, None] + 1) // ratio
         return cap(f"{at}.score", np.where(np.arange(keys.shape[0])[None, :] < visible, score, F32(-np.inf)))
@@ -335,8 +345,13 @@ class ReferenceModel:
             picked.append(allowed[row[allowed] > -np.inf])
         return padded(picked, topk)
 
-    def attend(self, q: np.ndarray, rows: np.ndarray, keys: np.ndarray, sink: np.ndarray) -> np.ndarray:
-        """q [T, H, d]; rows [T, n] numbers into keys [m, d], valid ones first, -1 behind; -> [T, H, d] before the store."""
+    def attend(
+        self, q: np.ndarray, rows: np.ndarray, keys: np.ndarray, sink: np.ndarray, cap: Capture, at: str
+    ) -> np.ndarray:
+        """q [T, H, d]; rows [T, n] numbers into keys [m, d], valid ones first, -1 behind; -> [T, H, d] before the store.
+
+        The key list has no holes: block b of a query is its keys 64b .. 64b+63, whether window or compressed rows.
+        """
         T, H, d = q.shape
         scale = F32(F64(d) ** -0.5)
         n = -(-rows.shape[1] // 64) * 64
@@ -345,6 +360,7 @@ class ReferenceModel:
         m = np.full((T, H), -1e30, F32)
         denominator = np.zeros((T, H), F32)
         acc = np.zeros((T, H, d), F32)
+        probabilities = np.zeros((T, H, n), F32)  # as used for P.V: relative to the running maximum of their block
         for b in range(0, n, 64):
             part = table[:, b : b + 64]
             valid = part >= 0
@@ -360,12 +376,14 @@ class ReferenceModel:
             denominator = np.where(live, nx.add(nx.mul(denominator, alpha), nx.sum16(p)), denominator)
             acc = np.where(live[..., None], nx.mul(acc, alpha[..., None]), acc)
             p = self.store(p)
+            probabilities[:, :, b : b + 64] = p
             for half in (0, 32):
                 some = valid[:, half : half + 32].any(axis=1)
                 for t in np.flatnonzero(some):
                     v = k[t, half : half + 32].T  # [d, 32]
                     acc[t] = nx.add(acc[t], nx.dot32(p[t, :, None, half : half + 32], v[None, :, :]))
             m = m_new
+        cap(f"{at}.p", probabilities)
         denominator = nx.add(denominator, nx.exp(nx.sub(sink, m)))
         return nx.div(acc, denominator[..., None])
 
@@ -373,7 +391,7 @@ class ReferenceModel:
         """x [T, D] (after attn_norm) -> y [T, D]."""
         c, role, at = self.cfg, self.roles[layer], f"L{layer}.attn"
         p = f"layers.{layer}.attn."
-        T, H, d, topk = x.shape[0], c["num_attention_heads"], c["head_dim"], c["index_topk"]
+        T, H, d = x.shape[0], c["num_attention_heads"], c["head_dim"]
         positions = np.arange(T)
         freq = self.freq_window if role.ratio == 0 else self.freq_compressed
         x_in = cap(f"{at}.x_in", self.input_of(x, p + "wq_a", p + "wkv"))
@@ -417,7 +435,8 @@ class ReferenceModel:
             chosen = out.selected[role.index_source]
             lists = [np.concatenate([lists[t], T + chosen[t][chosen[t] >= 0]]) for t in range(T)]
             keys = np.concatenate([kv, out.compressed_rows[role.owner]])
-        o = self.store(self.attend(q, padded(lists), keys, self.w(p + "attn_sink")))
+        cap(f"{at}.keys", padded(lists))
+        o = self.store(self.attend(q, padded(lists), keys, self.w(p + "attn_sink"), cap, at))
         o = self.rotate(cap(f"{at}.o_raw", o), positions, freq, inverse=True)
         cap(f"{at}.o", o)
         groups, rank = c["o_groups"], c["o_lora_rank"]
