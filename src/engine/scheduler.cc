@@ -148,44 +148,45 @@ void Scheduler::schedule_admissions() {
 
 bool Scheduler::admit(Sequence& sequence) {
   hits_.clear();
-  int64_t hit = 0;
-  const int64_t asked = sequence.length() - 1;
-  const bool may_hit = options_.prefix_cache && !sequence.request.prompt_logprobs;
-  if (may_hit) hit = pages_.match(sequence.tokens, asked, hits_);
-  const int64_t matched = hit;
-  if (images_ != nullptr && hit > 0) {
-    hits_.resize(static_cast<size_t>(images_->restorable_pages(hits_)));
-    hit = std::ssize(hits_) * options_.replay.page_tokens;
-  }
+  int64_t matched = 0;
+  if (may_hit(sequence)) matched = pages_.match(sequence.tokens, sequence.length() - 1, hits_);
+  if (images_ != nullptr) hits_.resize(static_cast<size_t>(images_->restorable_pages(hits_)));
+  if (admit_with_hits(sequence, matched)) return true;
+  // An image that stays pinned beside its own request may leave too few PAGEs for ever: with nobody to wait for, compute anew.
+  if (hits_.empty() || !running_.empty()) return false;
+  hits_.clear();
+  return admit_with_hits(sequence, matched);
+}
+
+bool Scheduler::admit_with_hits(Sequence& sequence, int64_t matched) {
+  const int64_t page_tokens = options_.replay.page_tokens;
+  const int64_t hit = std::ssize(hits_) * page_tokens;
   const Resume how = hit > 0 && images_ == nullptr ? Resume::kFreshSlot : Resume::kContinue;
   sequence.image_boundary = images_ != nullptr && matched > hit ? matched : 0;
   const int64_t end = chunk_end(sequence, hit, how);
   if (end <= hit) return false;
 
-  const int64_t page_tokens = options_.replay.page_tokens;
   const int64_t fresh = (sequence.length() + page_tokens - 1) / page_tokens - std::ssize(hits_);
-  const bool restores = images_ != nullptr && hit > 0;
-  std::optional<cache::ChainHash> boundary;
-  if (restores) boundary = pages_.hash_of(hits_.back());
-  const int64_t available = images_ != nullptr ? images_->available(boundary) : pages_.available();
+  std::optional<cache::ChainHash> restored;
+  if (images_ != nullptr && hit > 0) restored = pages_.hash_of(hits_.back());
+  const int64_t available = images_ != nullptr ? images_->available(restored) : pages_.available();
   if (pages_.admission_demand(hits_, fresh) > available) return false;
 
-  const std::optional<cache::SlotId> slot = slots_.take();
-  PS_CHECK(slot.has_value());
+  sequence.slot = slots_.take();
+  PS_CHECK(sequence.slot.has_value());
   // Claim and pin before anything is allocated, or these very PAGEs and this image could be evicted.
   pages_.claim(hits_);
-  if (restores) PS_CHECK(images_->queue_restore(*boundary, *slot, layout_id_));
+  if (restored) PS_CHECK(images_->queue_restore(*restored, *sequence.slot, layout_id_));
   sequence.pages.assign(hits_.begin(), hits_.end());
   PS_CHECK(take_pages(sequence, fresh), "admission of", fresh, "PAGEs");
-  if (may_hit) pages_.count_lookup(asked, hit);
+  if (may_hit(sequence)) pages_.count_lookup(sequence.length() - 1, hit);
 
-  sequence.slot = slot;
-  sequence.slot_needs_zero = !restores;
+  sequence.slot_needs_zero = !restored.has_value();
   sequence.published = pages_.cursor_after(hits_);
   sequence.computed = hit;
   sequence.target = sequence.length();
   sequence.resume = how;
-  sequence.last_image = restores ? hit : 0;
+  sequence.last_image = restored ? hit : 0;
   sequence.state = SequenceState::kRunning;
   if (!sequence.was_admitted) sequence.cached_tokens = hit;
   sequence.was_admitted = true;

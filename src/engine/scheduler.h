@@ -85,6 +85,11 @@ class Scheduler {
   void schedule_prefills();
   void schedule_admissions();
   [[nodiscard]] bool admit(Sequence& sequence);
+  // With the prefix in hits_; `matched` tokens were found, whether they can be resumed from or not.
+  [[nodiscard]] bool admit_with_hits(Sequence& sequence, int64_t matched);
+  [[nodiscard]] bool may_hit(const Sequence& sequence) const noexcept {
+    return options_.prefix_cache && !sequence.request.prompt_logprobs;
+  }
   void add_prefill(Sequence& sequence, int64_t end);
 
   // Where the sequence's chunk from its resume position ends under the budget that is left; its resume position: nothing fits.

@@ -1,0 +1,154 @@
+// Nothing changes a bit: random requests, arrivals, chunk sizes, budgets, preemptions, cancellations and evictions, and every
+// sequence must get the tokens and logits of its solo run.
+//
+// PAGESTATE_SCHEDULES sets how many schedules run (default 300). A failure prints its seed and the smallest set of requests that
+// still fails.
+#include <cstdlib>
+#include <set>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace ps::tests {
+namespace {
+
+using engine::EngineOptions;
+using engine::FinishReason;
+using engine::Request;
+
+struct Arrival {
+  Request request;
+  int prompt_key = 0;   // names the request for the memo of solo runs
+  int at_step = 0;
+  int abort_at_step = -1;  // -1: never
+};
+
+struct Schedule {
+  EngineOptions options;
+  std::vector<Arrival> arrivals;
+  std::vector<int> preempt_at_steps;
+};
+
+// Prompts share long prefixes: three families, cut at many lengths.
+Arrival draw_arrival(Pcg64& random) {
+  Arrival arrival;
+  const int64_t family = random.integer(0, 3);
+  const int64_t length_step = random.integer(1, 16);
+  const int64_t tail = random.integer(0, 2);
+  const int64_t sampled = random.integer(0, 2);
+  arrival.prompt_key = static_cast<int>(((family * 16 + length_step) * 2 + tail) * 2 + sampled);
+  arrival.request.prompt = random_prompt(static_cast<uint64_t>(family), length_step * 12 + 1);
+  if (tail == 1) arrival.request.prompt.back() = 5;
+  if (sampled == 1) arrival.request.sampling = {.temperature = 1.0, .top_p = 0.9, .seed = 17};
+  arrival.request.max_tokens = 7;
+  arrival.request.ignore_eos = true;
+  arrival.at_step = static_cast<int>(random.integer(0, 12));
+  if (random.integer(0, 6) == 0) arrival.abort_at_step = arrival.at_step + static_cast<int>(random.integer(0, 8));
+  return arrival;
+}
+
+Schedule draw_schedule(uint64_t seed) {
+  Pcg64 random(seed);
+  Schedule schedule;
+  EngineOptions& options = schedule.options;
+  options = exact_options();
+  options.format.main = random.integer(0, 2) == 0 ? cache::MainFormat::kBF16 : cache::MainFormat::kFp4;
+  options.page_tokens = 16 * random.integer(1, 5);
+  options.max_sequences = random.integer(1, 6);
+  const int64_t least = options.max_sequences + 2 * options.page_tokens + 40;
+  options.token_budget = least + random.integer(0, 200);
+  options.long_prefill_tokens = random.integer(0, 2) == 0 ? 0 : options.page_tokens * random.integer(1, 3);
+  options.prefix_cache = random.integer(0, 4) != 0;
+  options.image_interval_tokens = options.page_tokens * random.integer(0, 4);
+  options.max_context = 208;
+  options.pages = (208 + options.page_tokens - 1) / options.page_tokens + random.integer(0, 14);
+  options.threads = static_cast<int>(random.integer(1, 3));
+  const int64_t arrivals = random.integer(2, 8);
+  for (int64_t i = 0; i < arrivals; ++i) schedule.arrivals.push_back(draw_arrival(random));
+  const int64_t preemptions = random.integer(0, 4);
+  for (int64_t i = 0; i < preemptions; ++i) schedule.preempt_at_steps.push_back(static_cast<int>(random.integer(1, 20)));
+  return schedule;
+}
+
+const Transcript& solo(const Arrival& arrival) {
+  static std::map<int, Transcript> memo;
+  const auto [entry, is_new] = memo.try_emplace(arrival.prompt_key);
+  if (is_new) {
+    EngineOptions options = exact_options();
+    options.prefix_cache = false;
+    entry->second = run_alone(options, arrival.request);
+  }
+  return entry->second;
+}
+
+// Empty when everything held, else what did not.
+std::string run(const Schedule& schedule, const std::set<size_t>& left_out, int64_t* hits) {
+  const auto engine = make_engine(schedule.options);
+  Transcriber transcriber(*engine);
+  std::map<size_t, engine::SequenceId> ids;
+  for (int step = 0; step < 4000; ++step) {
+    bool all_arrived = true;
+    for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
+      const Arrival& arrival = schedule.arrivals[i];
+      if (left_out.contains(i)) continue;
+      all_arrived = all_arrived && arrival.at_step <= step;
+      if (arrival.at_step == step) {
+        const auto id = engine->add(arrival.request);
+        if (!id.ok()) return "request " + std::to_string(i) + ": " + id.status().to_string();
+        ids[i] = id.value();
+      }
+      if (arrival.abort_at_step == step && ids.contains(i)) engine->abort(ids[i]);
+    }
+    for (const int at : schedule.preempt_at_steps) {
+      if (at == step) engine->preempt_youngest();
+    }
+    if (all_arrived && !engine->has_work()) break;
+    transcriber.step();
+    if (const Status status = engine->check_integrity(); !status.ok()) {
+      return "step " + std::to_string(step) + ": " + status.to_string();
+    }
+  }
+  if (engine->has_work()) return "the engine does not come to an end";
+  for (const auto& [i, id] : ids) {
+    const Transcript& got = transcriber.of(id);
+    const Transcript& expected = solo(schedule.arrivals[i]);
+    const std::string name = "request " + std::to_string(i);
+    if (got.finish == FinishReason::kLength && !(got == expected)) return name + " differs from its solo run";
+    if (got.finish == FinishReason::kAborted && !got.begins(expected)) return name + ", aborted, differs from its solo run";
+    if (got.finish == FinishReason::kNone) return name + " never ended";
+    if (hits != nullptr) *hits += got.cached_tokens;
+  }
+  const auto counters = engine->counters();
+  if (counters.pages.used != 0) return std::to_string(counters.pages.used) + " PAGEs are still held";
+  return {};
+}
+
+std::string shrink(const Schedule& schedule) {
+  std::set<size_t> left_out;
+  for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
+    left_out.insert(i);
+    if (run(schedule, left_out, nullptr).empty()) left_out.erase(i);
+  }
+  std::string text;
+  for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
+    if (left_out.contains(i)) continue;
+    const Arrival& arrival = schedule.arrivals[i];
+    text += " [request " + std::to_string(i) + ": prompt " + std::to_string(arrival.request.prompt.size()) + ", at step " +
+            std::to_string(arrival.at_step) + ", abort at " + std::to_string(arrival.abort_at_step) + "]";
+  }
+  return text;
+}
+
+TEST(ScheduleProperty, EverySequenceGetsItsSoloRunBitForBit) {
+  const char* wanted = std::getenv("PAGESTATE_SCHEDULES");
+  const int schedules = wanted != nullptr ? std::atoi(wanted) : 300;
+  int64_t hits = 0;
+  for (int seed = 0; seed < schedules; ++seed) {
+    const Schedule schedule = draw_schedule(static_cast<uint64_t>(seed));
+    const std::string failure = run(schedule, {}, &hits);
+    ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:" << shrink(schedule);
+  }
+  EXPECT_GT(hits, 0) << "no schedule took the restore path";
+}
+
+}  // namespace
+}  // namespace ps::tests
