@@ -1,0 +1,219 @@
+// Bounded replay on the real arithmetic: narrowing gives the bits of a dense run under the same window bounds, and what is cached stays
+// untouched (runtime.md 3.11, T3.2-T3.9).
+#include <cmath>
+#include <cstring>
+
+#include "engine/setup.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ps::tests {
+namespace {
+
+using engine::LogitRows;
+using engine::SequenceRows;
+
+constexpr int32_t kWindow = 40;
+constexpr int32_t kPage = 48;
+constexpr int32_t kMaxTokens = 480;
+
+// One sequence on one pool, driven row by row with every replay field in the test's hand.
+class Bench : public model::LogitSink {
+ public:
+  explicit Bench(cache::CacheFormat format = {})
+      : geometry_(cache::CacheGeometry::create(text(), small_model().checkpoint().topology(), {format, kPage, 0}).value()),
+        pool_(cache::CachePool::allocate(geometry_, kMaxTokens / kPage, 1).value()),
+        model_(small_model().checkpoint(), ops::reference_table(), {}),
+        scratch_(HostBuffer::allocate(model::forward_scratch_bytes(model_.dims(), model_.table(), DType::kBF16, kMaxTokens,
+                                                                   kMaxTokens, 1)).value()),
+        views_(engine::make_views(pool_, small_model().checkpoint().topology())),
+        shape_(engine::make_plan_shape(small_model().checkpoint().config(), small_model().token_classes()).value()),
+        logits_(static_cast<size_t>(text().vocab_size)) {
+    for (int32_t page = 0; page < kMaxTokens / kPage; ++page) pages_.push_back(cache::PageId{page});
+    pool_.poison_pages(pages_.front(), kMaxTokens / kPage);
+    pool_.poison_slot(cache::SlotId{0});
+  }
+
+  static const checkpoint::TextConfig& text() { return small_model().checkpoint().config().text_config; }
+
+  // Runs the planned rows of `prompt`; returns the logits of its last row, empty when none was wanted.
+  std::vector<float> run(const std::vector<int32_t>& prompt, const engine::PrefillRows& rows, bool dense = false) {
+    std::vector<int32_t> classes(3, checkpoint::kEngramDead);
+    for (const int32_t id : prompt) classes.push_back(small_model().token_classes()[static_cast<size_t>(id)]);
+    SequenceRows sequence;
+    sequence.start = rows.start;
+    const auto count = static_cast<size_t>(rows.end - rows.start);
+    sequence.ids = std::span(prompt).subspan(static_cast<size_t>(rows.start), count);
+    sequence.classes = std::span(classes).subspan(static_cast<size_t>(rows.start), count + 3);
+    sequence.pages = pages_;
+    sequence.logits = rows.decoder_start < rows.end ? LogitRows::kLast : LogitRows::kNone;
+    sequence.window_start = rows.window_start;
+    sequence.cached_until = rows.cached_until;
+    sequence.write_from = rows.write_from;
+    sequence.decoder_start = dense ? rows.start : rows.decoder_start;
+    sequence.decoder_window_start = rows.decoder_truncated ? rows.decoder_start : 0;
+    plan_.build(shape_, std::span(&sequence, 1));
+    last_.clear();
+    ops::Exec exec{threads_, scratch_};
+    model_.forward(plan_.forward_plan(logits_.data(), 1, this), views_, exec);
+    return last_;
+  }
+
+  void logits(int32_t, int32_t, const float* values) override { last_.assign(values, values + logits_.size()); }
+
+  [[nodiscard]] std::vector<std::byte> page_bytes() {
+    std::vector<std::byte> bytes;
+    for (size_t owner = 0; owner < geometry_.owners.size(); ++owner) {
+      const ops::MainPlane plane = pool_.main_plane(static_cast<int>(owner));
+      std::vector<int32_t> table;
+      for (const cache::PageId page : pages_) table.push_back(cache::ordinal(page));
+      for (int64_t row = 0; row < kMaxTokens / plane.ratio; ++row) {
+        const std::byte* at = plane.row(table.data(), row);
+        bytes.insert(bytes.end(), at, at + ops::row_bytes(plane.format, plane.dim));
+      }
+      const ops::IndexPlane index = pool_.index_plane(static_cast<int>(owner));
+      const int64_t index_bytes = kMaxTokens / index.ratio * ops::index_row_bytes(index.format, index.dim);
+      // FP4 values and scales are two regions; both are dense over the PAGEs.
+      const int64_t value_bytes = index.scales == nullptr ? index_bytes : kMaxTokens / index.ratio * index.dim / 2;
+      bytes.insert(bytes.end(), index.values, index.values + value_bytes);
+      if (index.scales != nullptr) bytes.insert(bytes.end(), index.scales, index.scales + (index_bytes - value_bytes));
+    }
+    return bytes;
+  }
+
+  [[nodiscard]] std::vector<std::byte> window_row(int layer, int32_t position) {
+    const ops::WindowRing ring = pool_.window_ring(layer);
+    const std::byte* at = ring.row(0, position);
+    return {at, at + ops::row_bytes(ring.format, ring.dim)};
+  }
+
+ private:
+  cache::CacheGeometry geometry_;
+  cache::CachePool pool_;
+  model::Model model_;
+  Arena scratch_;
+  ThreadPool threads_{1};
+  model::CacheViews views_;
+  engine::PlanShape shape_;
+  engine::StepPlan plan_;
+  std::vector<cache::PageId> pages_;
+  std::vector<float> logits_;
+  std::vector<float> last_;
+};
+
+engine::ReplayRules rules(bool encoder, bool decoder) { return {kWindow, kPage, encoder, decoder}; }
+
+bool is_finite(const std::vector<float>& values) {
+  for (const float value : values) {
+    if (!std::isfinite(value)) return false;
+  }
+  return !values.empty();
+}
+
+TEST(ReplayModel, NarrowedDecoderEqualsTheDenseRunWithTheSameWindows) {
+  for (const int32_t length : {1, 2, 39, 40, 41, 47, 48, 95, 130, 200}) {
+    const std::vector<int32_t> prompt = random_prompt(7, length);
+    const auto rows = engine::prefill_rows(rules(false, true), engine::Resume::kContinue, length, 0, length);
+    Bench narrowed;
+    Bench dense;
+    const std::vector<float> logits = narrowed.run(prompt, rows);
+    EXPECT_TRUE(is_finite(logits)) << length;
+    EXPECT_EQ(logits, dense.run(prompt, rows, true)) << length;
+    EXPECT_EQ(narrowed.page_bytes(), dense.page_bytes()) << length;
+  }
+}
+
+// T3.2: what is cached for later hits does not depend on decoder replay; the logits of a long prompt do, since windows are cut.
+TEST(ReplayModel, DecoderReplayLeavesGlobalRowsExact) {
+  const std::vector<int32_t> prompt = random_prompt(7, 150);
+  Bench on;
+  Bench off;
+  const std::vector<float> truncated =
+      on.run(prompt, engine::prefill_rows(rules(false, true), engine::Resume::kContinue, 150, 0, 150));
+  const std::vector<float> exact =
+      off.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, 150, 0, 150));
+  EXPECT_EQ(on.page_bytes(), off.page_bytes());
+  EXPECT_NE(truncated, exact);
+}
+
+// Example E: a prompt within the window is a full prefill.
+TEST(ReplayModel, ShortPromptsAreExact) {
+  const std::vector<int32_t> prompt = random_prompt(7, kWindow);
+  Bench on;
+  Bench off;
+  EXPECT_EQ(on.run(prompt, engine::prefill_rows(rules(false, true), engine::Resume::kContinue, kWindow, 0, kWindow)),
+            off.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, kWindow, 0, kWindow)));
+}
+
+// T3.3, T3.4, T3.7: a short last chunk backs off. Below the resume position PAGEs and encoder rings keep their bytes; what the forward
+// adds is what a resume without back-off writes.
+TEST(ReplayModel, BackOffKeepsWhatIsCached) {
+  for (const int32_t resume : {47, 48, 96, 97, 143}) {
+    for (const int32_t rest : {1, 2, 17, 39}) {
+      const int32_t length = resume + rest;
+      const std::vector<int32_t> prompt = random_prompt(9, length);
+      Bench backed_off;
+      Bench plain;
+      const auto first = engine::prefill_rows(rules(false, true), engine::Resume::kContinue, length, 0, resume);
+      (void)backed_off.run(prompt, first);
+      (void)plain.run(prompt, first);
+      const auto last = engine::prefill_rows(rules(false, true), engine::Resume::kContinue, length, resume, length);
+      EXPECT_LT(last.start, resume);
+      EXPECT_TRUE(is_finite(backed_off.run(prompt, last))) << resume << '+' << rest;
+      (void)plain.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, length, resume, length));
+      EXPECT_EQ(backed_off.page_bytes(), plain.page_bytes()) << resume << '+' << rest;
+      for (int layer = 0; layer < 3; ++layer) {  // the encoder; layer 3 owns the last compressed rows
+        for (int32_t position = std::max(0, length - kWindow); position < length; ++position) {
+          EXPECT_EQ(backed_off.window_row(layer, position), plain.window_row(layer, position))
+              << "layer " << layer << " position " << position << " of " << resume << '+' << rest;
+        }
+      }
+    }
+  }
+}
+
+// T3.5, T3.6: a hit starts one PAGE below in a fresh, poisoned slot; PAGEs below the hit keep their bytes, nothing unwritten is read.
+TEST(ReplayModel, EncoderReplayRebuildsFromOnePageBelow) {
+  for (const int32_t hit : {48, 96, 144}) {
+    for (const int32_t rest : {1, 2, 30, 41, 60}) {
+      const int32_t length = hit + rest;
+      const std::vector<int32_t> prompt = random_prompt(11, length);
+      Bench bench;
+      (void)bench.run(prompt, engine::prefill_rows(rules(true, true), engine::Resume::kContinue, length, 0, hit));
+      const std::vector<std::byte> before = bench.page_bytes();
+      Bench fresh;
+      (void)fresh.run(prompt, engine::prefill_rows(rules(true, true), engine::Resume::kContinue, length, 0, length));
+      const auto rows = engine::prefill_rows(rules(true, true), engine::Resume::kFreshSlot, length, hit, length);
+      EXPECT_EQ(rows.start, hit - kPage);
+      EXPECT_TRUE(is_finite(bench.run(prompt, rows))) << hit << '+' << rest;
+      const std::vector<std::byte> after = bench.page_bytes();
+      // Rows of positions below the hit: the first hit / ratio rows of each owner's main plane.
+      EXPECT_EQ(std::memcmp(before.data(), after.data(), static_cast<size_t>(hit / 2) * 128), 0);
+    }
+  }
+}
+
+// T3.9: lengths against chunk sizes; the next token's forward reads only what was written.
+TEST(ReplayModel, EveryLengthAndChunkLeavesACompleteState) {
+  for (int32_t length = 1; length <= 3 * kWindow + 2; length += 11) {
+    for (const int32_t chunk : {48, 96, 480}) {
+      std::vector<int32_t> prompt = random_prompt(13, length + 1);
+      const int32_t next = prompt.back();
+      prompt.pop_back();
+      Bench bench;
+      int32_t resume = 0;
+      while (resume < length) {
+        const int32_t end = std::min(length, resume + chunk);
+        (void)bench.run(prompt, engine::prefill_rows(rules(true, true), engine::Resume::kContinue, length, resume, end));
+        resume = end;
+      }
+      prompt.push_back(next);
+      engine::PrefillRows decode;
+      decode.start = decode.decoder_start = length;
+      decode.end = length + 1;
+      EXPECT_TRUE(is_finite(bench.run(prompt, decode))) << length << " in chunks of " << chunk;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ps::tests
