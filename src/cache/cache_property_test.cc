@@ -1,5 +1,5 @@
-// Random lives of many sequences against naive models: every choice of PageManager is predicted, and every image that is restored has
-// the bytes that were stored. A failure names its seed and step.
+// Random lives of many sequences against naive models: every choice of PageManager is predicted, and every image that
+// is restored has the bytes that were stored. A failure names its seed and step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -218,9 +218,7 @@ class ManagerPair {
     for (const PageId unit : units) ASSERT_EQ(ordinal(unit), naive_.allocate());
     units_.push_back(std::move(units));
   }
-  Sequence& pick() {
-    return sequences_[static_cast<size_t>(random_.integer(0, std::ssize(sequences_)))];
-  }
+  Sequence& pick() { return sequences_[static_cast<size_t>(random_.integer(0, std::ssize(sequences_)))]; }
   void check() {
     int64_t entries = 0;
     for (const Sequence& sequence : sequences_) entries += std::ssize(sequence.table);
@@ -252,14 +250,16 @@ TEST(CacheProperty, ManagerFollowsTheNaiveModel) {
   }
 }
 
-// An engine in the small: sequences that hold PAGEs and a slot, advance by whole PAGEs, store and restore images, leave at any
-// moment. A slot's bytes are a function of the tokens that its sequence has seen, so a restored one shows whose they are.
+// An engine in the small: sequences that hold PAGEs and a slot, advance by whole PAGEs, store and restore images, leave
+// at any moment. A slot's bytes are a function of the tokens that its sequence has seen, so a restored one shows whose
+// they are.
 class ImageEngine {
  public:
   explicit ImageEngine(uint64_t seed)
       : random_(seed),
         count_(static_cast<int32_t>(random_.integer(6, 50))),
-        geometry_(test::small_geometry({.format = {MainFormat::kFp4, ops::IndexFormat::kFp4}, .page_tokens = kPageTokens})),
+        geometry_(
+            test::small_geometry({.format = {MainFormat::kFp4, ops::IndexFormat::kFp4}, .page_tokens = kPageTokens})),
         pool_(CachePool::allocate(geometry_, count_, kSlots).value()),
         pages_({.pages = count_, .page_tokens = kPageTokens, .layout_id = geometry_.layout_id, .name_space = ""}),
         slots_(kSlots),
@@ -307,7 +307,8 @@ class ImageEngine {
   void admit() {
     Sequence sequence;
     for (int64_t block = random_.integer(2, 7); block > 0; --block) {
-      sequence.tokens.insert(sequence.tokens.end(), static_cast<size_t>(kPageTokens), random_.integer(0, 4) == 0 ? 1 : 0);
+      sequence.tokens.insert(sequence.tokens.end(), static_cast<size_t>(kPageTokens),
+                             random_.integer(0, 4) == 0 ? 1 : 0);
     }
     const auto length = std::ssize(sequence.tokens);
     (void)pages_.match(sequence.tokens, length - 1, sequence.table);

@@ -1,7 +1,7 @@
 // IdSet: a set of integers of [0, capacity) that gives its lowest member, and allocates nothing after construction.
 //
-// A tree of 64-bit words, widest level first: a bit of one level says that the word below it is not empty. Every operation takes
-// one step per level, three for 262,144 ids. Threading: one thread at a time.
+// A tree of 64-bit words, widest level first: a bit of one level says that the word below it is not empty. Every
+// operation takes one step per level, three for 262,144 ids. Threading: one thread at a time.
 #pragma once
 
 #include <bit>
@@ -56,7 +56,9 @@ class IdSet {
   }
 
  private:
-  [[nodiscard]] uint64_t& word(size_t level, int32_t id) noexcept { return levels_[level][static_cast<size_t>(id >> 6)]; }
+  [[nodiscard]] uint64_t& word(size_t level, int32_t id) noexcept {
+    return levels_[level][static_cast<size_t>(id >> 6)];
+  }
   [[nodiscard]] uint64_t word(size_t level, int32_t id) const noexcept {
     return levels_[level][static_cast<size_t>(id >> 6)];
   }

@@ -79,7 +79,8 @@ void PageManager::publish(std::span<const PageId> table, std::span<const int32_t
                           PublishCursor& cursor) {
   const int64_t full = committed_tokens / page_tokens();
   if (cursor.is_broken || cursor.pages >= full) return;
-  PS_CHECK(full <= std::ssize(table) && committed_tokens <= std::ssize(tokens), committed_tokens, table.size(), tokens.size());
+  PS_CHECK(full <= std::ssize(table) && committed_tokens <= std::ssize(tokens), committed_tokens, table.size(),
+           tokens.size());
   while (cursor.pages < full) {
     const PageId page = table[static_cast<size_t>(cursor.pages)];
     check_held(page, State::kUsed);
@@ -170,12 +171,15 @@ void PageManager::check_held(PageId page, State state) const {
 Status PageManager::check_page(PageId page) const {
   const Page& entry = at(page);
   const bool is_free = entry.state == State::kVacant || entry.state == State::kCached;
-  if (is_free != (entry.references == 0)) return broken("PAGE", ordinal(page), std::to_string(entry.references) + " references");
-  if (vacant_.contains(ordinal(page)) != (entry.state == State::kVacant)) return broken("PAGE", ordinal(page), "vacant and not, at once");
+  if (is_free != (entry.references == 0))
+    return broken("PAGE", ordinal(page), std::to_string(entry.references) + " references");
+  if (vacant_.contains(ordinal(page)) != (entry.state == State::kVacant))
+    return broken("PAGE", ordinal(page), "vacant and not, at once");
   if (entry.state == State::kUnit && entry.references != 1) return broken("PAGE", ordinal(page), "a shared unit");
   const bool may_be_named = entry.state == State::kUsed || entry.state == State::kCached;
   if (index_.is_named(page) && !may_be_named) return broken("PAGE", ordinal(page), "a hash without rows");
-  if (!index_.is_published(page) && entry.state == State::kCached) return broken("PAGE", ordinal(page), "cached, not published");
+  if (!index_.is_published(page) && entry.state == State::kCached)
+    return broken("PAGE", ordinal(page), "cached, not published");
   return {};
 }
 

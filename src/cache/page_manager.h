@@ -3,15 +3,15 @@
 // Every PAGE is in one of four states.
 //   vacant  free, without content; handed out first, lowest id first
 //   cached  free, still published; handed out when nothing is vacant, least recently freed first
-//   used    in one or more block tables, counted; published, standing by for a published PAGE of equal content, or neither
+//   used    in one or more block tables, counted; published, standing by for another of equal content, or neither
 //   unit    raw bytes of a STATE image (state_images.h)
 // Allocation is the eviction event: a cached PAGE keeps its rows and its hash until the moment it is handed out.
-// A step of one request:  match -> admission_demand against available() -> claim the hits -> reserve the rest -> forward ->
-// publish what the forward wrote -> ... -> release.
-// Rows of a published PAGE never change. The caller keeps to it: publish() only below the committed length, after the forward that
-// wrote the rows is enqueued; nothing writes into a PAGE that came from match().
-// Knows no bytes, no requests. After construction only the caller's vectors allocate: reserve their capacity beforehand.
-// Threading: one thread at a time.
+// The life of a request: match -> admission_demand against available() -> claim the hits -> reserve the rest -> forward
+// -> publish what the forward wrote -> ... -> release.
+// Rows of a published PAGE never change. The caller keeps to it: publish() only below the committed length, after the
+// forward that wrote the rows is enqueued; nothing writes into a PAGE that came from match().
+// Knows no bytes, no requests. After construction only the caller's vectors allocate: reserve their capacity
+// beforehand. Threading: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,18 +30,18 @@ namespace ps::cache {
 
 struct PageManagerOptions {
   int32_t pages = 0;
-  int64_t page_tokens = 0;          // B
-  std::string_view layout_id;       // CacheGeometry::layout_id
-  std::string_view name_space;      // whatever else must agree for two requests to share rows: model, weights
+  int64_t page_tokens = 0;              // B
+  std::string_view layout_id;           // CacheGeometry::layout_id
+  std::string_view name_space;          // whatever else must agree for two requests to share rows: model, weights
   ChainHashFunction hash = chain_hash;  // another one only to force collisions in tests
 };
 
-// How far one sequence is published. Value-initialized: nothing yet. It belongs to one block table; a sequence that gives its
-// PAGEs back starts a new one.
+// How far one sequence is published. Value-initialized: nothing yet. It belongs to one block table; a sequence that
+// gives its PAGEs back starts a new one.
 struct PublishCursor {
-  int64_t pages = 0;        // PAGEs of the table that are hashed
-  ChainHash hash = {};      // of the last of them; meaningless while pages == 0
-  bool is_broken = false;   // the chain met another content under its hash: nothing after it can be named
+  int64_t pages = 0;       // PAGEs of the table that are hashed
+  ChainHash hash = {};     // of the last of them; meaningless while pages == 0
+  bool is_broken = false;  // the chain met another content under its hash: nothing after it can be named
 };
 
 struct PageCounters {
@@ -69,27 +69,30 @@ class PageManager {
   // PAGEs that reserve() or take_units() can hand out: vacant and cached.
   [[nodiscard]] int64_t available() const noexcept { return vacant_.size() + cached_count_; }
 
-  // The longest published prefix of `tokens` in whole PAGEs, at most max_tokens long. `pages` becomes its PAGEs, the result its
-  // tokens. Pass at most tokens.size() - 1 for a prompt: its last block is computed again, since its logits are needed.
-  // Changes nothing: until claim(), any allocation may take a hit away.
+  // The longest published prefix of `tokens` in whole PAGEs, at most max_tokens long. `pages` becomes its PAGEs, the
+  // result its tokens. Pass at most tokens.size() - 1 for a prompt: its last block is computed again, since its logits
+  // are needed. Changes nothing: until claim(), any allocation may take a hit away.
   [[nodiscard]] int64_t match(std::span<const int32_t> tokens, int64_t max_tokens, std::vector<PageId>& pages) const;
 
-  // What available() must cover before `hits` can be claimed and `fresh` PAGEs reserved: a hit on a free PAGE uses it up too.
+  // What available() must cover before `hits` can be claimed and `fresh` PAGEs reserved: a hit on a free PAGE uses it
+  // up too.
   [[nodiscard]] int64_t admission_demand(std::span<const PageId> hits, int64_t fresh) const noexcept;
 
-  // One more reference to each; a cached PAGE becomes used. REQUIRES: match() gave them, and nothing was allocated since.
+  // One more reference to each; a cached PAGE becomes used.
+  // REQUIRES: match() gave them, and nothing was allocated since.
   void claim(std::span<const PageId> pages);
   // Appends `fresh` unpublished PAGEs of one reference each. false, and nothing changed, when available() < fresh.
   [[nodiscard]] bool reserve(int64_t fresh, std::vector<PageId>& pages);
-  // One reference less to each, the last first, so that the end of a sequence is evicted before its start. A PAGE without
-  // references becomes cached when published, else vacant: no two cached PAGEs hold the same. REQUIRES: the caller holds them.
+  // One reference less to each, the last first, so that the end of a sequence is evicted before its start. A PAGE
+  // without references becomes cached when published, else vacant: no two cached PAGEs hold the same.
+  // REQUIRES: the caller holds them.
   void release(std::span<const PageId> pages);
 
-  // A cursor for a table that begins with claimed hits: they are published already. Broken when the last one has no hash.
+  // A cursor for a table that begins with claimed hits, which are published. Broken when the last one has no hash.
   [[nodiscard]] PublishCursor cursor_after(std::span<const PageId> hits) const noexcept;
-  // Publishes the full PAGEs below `committed_tokens` that lie behind the cursor. `tokens` are the sequence's, from position 0, at
-  // least as many. Content that another PAGE holds already stays published there, and this one stands by. Under a hash that
-  // names other content nothing is published, nor anything after it. Costs the new PAGEs only.
+  // Publishes the full PAGEs below `committed_tokens` that lie behind the cursor. `tokens` are the sequence's, from
+  // position 0, at least as many. Content that another PAGE holds already stays published there, and this one stands
+  // by. Under a hash that names other content nothing is published, nor anything after it. Costs the new PAGEs only.
   void publish(std::span<const PageId> table, std::span<const int32_t> tokens, int64_t committed_tokens,
                PublishCursor& cursor);
 
@@ -114,8 +117,8 @@ class PageManager {
 
   // The invariants of runtime.md 2.9 that can be seen from here; internal, with the PAGE and what it contradicts.
   // I1: references are the entries of all block tables plus the units. I2: no PAGE is both free and referenced.
-  // I3: a published PAGE has its tokens, and they give its hash. `table_entries` is the caller's count of the PAGEs that its tables
-  // hold; without it the number handed out and not released stands in.
+  // I3: a published PAGE has its tokens, and they give its hash. `table_entries` is the caller's count of the PAGEs
+  // that its tables hold; without it the number handed out and not released stands in.
   [[nodiscard]] Status check_integrity(std::optional<int64_t> table_entries = {}) const;
 
  private:

@@ -303,7 +303,8 @@ TEST(PageManager, NamespaceAndLayoutSeparate) {
   EXPECT_NE(chain_hash(ChainHash{1}, tokens(4)), chain_hash(ChainHash{1}, tokens(4, 101)));
 }
 
-// XXH3-64 of eight bytes 01 00.. followed by the int32 values 100..103: the chain is a format, e.g. for keys of offload tiers.
+// XXH3-64 of eight bytes 01 00.. followed by the int32 values 100..103: the chain is a format, e.g. for keys of offload
+// tiers.
 TEST(PageManager, ChainHashIsPinned) {
   EXPECT_EQ(static_cast<uint64_t>(chain_hash(ChainHash{1}, tokens(4))), 0x4d92a2f6fe63ae7u);
 }

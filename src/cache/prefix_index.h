@@ -1,13 +1,14 @@
 // PrefixIndex: which PAGE holds the rows of which tokens (runtime.md 2.6).
 //
-// A full PAGE is named by a chained hash: over the hash of the PAGE before it (8 bytes, little-endian), then its token ids (int32,
-// little-endian). The first PAGE follows the root, which stands for the byte layout and a namespace. Equal hashes are never
-// believed: a PAGE counts as a hit only when its token ids and the hash before it agree too.
-// Several PAGEs may hold the same content, since two requests can compute it at the same time. The first one is published; the
-// others stand by in the order of their coming, and take its place when it goes. Other content under the same hash has no place.
-// The token id of an image position must stand for the image's content, or two images would share rows.
-// Everything is sized at construction: one entry per PAGE, chains through the entries. Threading: one thread at a time; const
-// members from any thread while nothing writes.
+// A full PAGE is named by a chained hash: over the hash of the PAGE before it (8 bytes, little-endian), then its token
+// ids (int32, little-endian). The first PAGE follows the root, which stands for the byte layout and a namespace. Equal
+// hashes are never believed: a PAGE counts as a hit only when its token ids and the hash before it agree too.
+// Several PAGEs may hold the same content, since two requests can compute it at the same time. The first one is
+// published; the others stand by in the order of their coming, and take its place when it goes. Other content under the
+// same hash has no place. The token id of an image position must stand for the image's content, or two images would
+// share rows.
+// Everything is sized at construction: one entry per PAGE, chains through the entries. Threading: one thread at a time;
+// const members from any thread while nothing writes.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,9 @@ class PrefixIndex {
   [[nodiscard]] std::optional<PageId> find(ChainHash hash) const noexcept;
   // Published or standing by.
   [[nodiscard]] bool is_named(PageId page) const noexcept { return entry(page).is_named; }
-  [[nodiscard]] bool is_published(PageId page) const noexcept { return is_named(page) && find(entry(page).hash) == page; }
+  [[nodiscard]] bool is_published(PageId page) const noexcept {
+    return is_named(page) && find(entry(page).hash) == page;
+  }
   // REQUIRES: is_named(page).
   [[nodiscard]] ChainHash hash_of(PageId page) const;
   // Whether a named PAGE holds exactly these tokens after exactly that hash.
@@ -67,13 +70,15 @@ class PrefixIndex {
   struct Entry {
     ChainHash hash = {};
     ChainHash previous = {};
-    int32_t next = kNone;  // in the bucket
+    int32_t next = kNone;  // in the bucket; PAGEs that stand by follow the published one
     bool is_named = false;
   };
   static constexpr int32_t kNone = -1;
 
   [[nodiscard]] const Entry& entry(PageId page) const noexcept { return entries_[static_cast<size_t>(ordinal(page))]; }
-  [[nodiscard]] size_t bucket(ChainHash hash) const noexcept { return static_cast<uint64_t>(hash) & (buckets_.size() - 1); }
+  [[nodiscard]] size_t bucket(ChainHash hash) const noexcept {
+    return static_cast<uint64_t>(hash) & (buckets_.size() - 1);
+  }
   [[nodiscard]] std::span<const int32_t> tokens_of(PageId page) const noexcept {
     return {tokens_.get() + ordinal(page) * page_tokens_, static_cast<size_t>(page_tokens_)};
   }
@@ -82,8 +87,8 @@ class PrefixIndex {
   ChainHash root_ = {};
   ChainHashFunction hash_ = nullptr;
   int32_t published_ = 0;
-  std::vector<Entry> entries_;      // [pages]
-  std::vector<int32_t> buckets_;    // a power of two: first PAGE of each chain, or kNone; PAGEs that stand by come after theirs
+  std::vector<Entry> entries_;         // [pages]
+  std::vector<int32_t> buckets_;       // a power of two: the first PAGE of each chain, or kNone
   std::unique_ptr<int32_t[]> tokens_;  // [pages, page_tokens]; untouched until a PAGE is named
 };
 

@@ -98,7 +98,8 @@ int64_t StateImages::available(std::optional<ChainHash> pinned_next) const noexc
 
 bool StateImages::make_room(int64_t pages) {
   if (pages > available()) return false;
-  while (pages_.available() < pages) evict(oldest_ != kNone ? oldest_ : stores_[static_cast<size_t>(stores_run_)].image);
+  while (pages_.available() < pages)
+    evict(oldest_ != kNone ? oldest_ : stores_[static_cast<size_t>(stores_run_)].image);
   return true;
 }
 
@@ -185,7 +186,8 @@ void StateImages::page_evicted(PageId page) {
   if (image != kNone) evict(image);
 }
 
-// Nobody finds the image from here on. A store that has not run is dropped, so that only what really touches the units keeps them.
+// Nobody finds the image from here on. A store that has not run is dropped, so that only what really touches the units
+// keeps them.
 void StateImages::evict(int32_t image) {
   image_of_page_[static_cast<size_t>(ordinal(at(image).page))] = kNone;
   ++total_evictions_;
@@ -261,7 +263,8 @@ Status StateImages::check_integrity() const {
     indexed += is_indexed ? 1 : 0;
     evictable += image.state == State::kReady && image.pins == 0 ? 1 : 0;
     if (image.pins != pins[static_cast<size_t>(id)]) return broken("image", id, "pins without restores");
-    if ((image.has_writer ? 1 : 0) != writers[static_cast<size_t>(id)]) return broken("image", id, "a writer without a store");
+    if ((image.has_writer ? 1 : 0) != writers[static_cast<size_t>(id)])
+      return broken("image", id, "a writer without a store");
     if (image.has_writer != (image.state == State::kCopying) && image.state != State::kEvicting) {
       return broken("image", id, "its state contradicts its store");
     }
@@ -269,8 +272,8 @@ Status StateImages::check_integrity() const {
     if (image_of_page_[static_cast<size_t>(ordinal(image.page))] != id) return broken("image", id, "not indexed");
     if (pages_.find(image.hash) != image.page) return broken("image", id, "outlives its PAGE");
   }
-  PS_RETURN_IF_ERROR(expect_count("indexed images", std::ranges::count_if(image_of_page_, [](int32_t id) { return id != kNone; }),
-                                  indexed));
+  PS_RETURN_IF_ERROR(expect_count(
+      "indexed images", std::ranges::count_if(image_of_page_, [](int32_t id) { return id != kNone; }), indexed));
   PS_RETURN_IF_ERROR(expect_count("unused images", std::ssize(unused_), std::ssize(images_) - held));
   PS_RETURN_IF_ERROR(expect_count("units", pages_.counters().units, held * units_per_image_));
   PS_RETURN_IF_ERROR(expect_count("evictable images", evictable, evictable_count_));

@@ -86,8 +86,8 @@ struct Cache {
 };
 
 // Rings and cursor of `actual` are those of `stored`; everything else is as in `before`.
-void expect_restored(const CacheGeometry& geometry, std::span<const std::byte> stored, std::span<const std::byte> before,
-                     std::span<const std::byte> actual) {
+void expect_restored(const CacheGeometry& geometry, std::span<const std::byte> stored,
+                     std::span<const std::byte> before, std::span<const std::byte> actual) {
   const auto same = [&](std::span<const std::byte> expected, int64_t begin, int64_t end) {
     return std::equal(expected.begin() + begin, expected.begin() + end, actual.begin() + begin, actual.begin() + end);
   };
@@ -121,7 +121,8 @@ TEST_P(Formats, RestoreGivesRingsAndCursorAndNothingElse) {
   // The rows of the held PAGEs are untouched.
   for (const PageId page : held) {
     for (int part = 0; part < cache.pool.layout().page_parts(); ++part) {
-      EXPECT_TRUE(std::ranges::all_of(cache.pool.page_part(page, part), [](std::byte b) { return b == std::byte{0xFF}; }));
+      EXPECT_TRUE(
+          std::ranges::all_of(cache.pool.page_part(page, part), [](std::byte b) { return b == std::byte{0xFF}; }));
     }
   }
 }
@@ -146,7 +147,8 @@ TEST(StateImages, PartsOfAPageAreItsBytes) {
       EXPECT_EQ(total, cache.geometry.paged_bytes());
     }
     EXPECT_EQ(*std::ranges::max_element(seen), 1);
-    EXPECT_EQ(std::accumulate(seen.begin(), seen.begin() + layout.state_start, int64_t{0}), 3 * cache.geometry.paged_bytes());
+    EXPECT_EQ(std::accumulate(seen.begin(), seen.begin() + layout.state_start, int64_t{0}),
+              3 * cache.geometry.paged_bytes());
   }
 }
 

