@@ -20,6 +20,8 @@ int run(int argc, char** argv) {
   ps::apps::add_generate(program, chosen);
   ps::apps::add_tokenize(program, chosen);
   ps::apps::add_make_checkpoint(program, chosen);
+  ps::apps::add_validate(program, chosen);
+  ps::apps::add_bench(program, chosen);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -42,8 +42,8 @@ Result<Machine> look() {
   PS_TRY(const std::vector<cuda::DeviceInfo> devices, cuda::visible_devices());
   for (const cuda::DeviceInfo& device : devices) {
     machine.devices.push_back({device.ordinal, device.name,
-                               fmt::format("{}.{}", device.compute_major, device.compute_minor),
-                               device.multiprocessors, device.memory_bytes, device.is_supported});
+                               fmt::format("{}.{}", device.compute_major, device.compute_minor), device.multiprocessors,
+                               device.memory_bytes, device.is_supported});
   }
 #endif
   return machine;

@@ -58,8 +58,8 @@ Result<checkpoint::SyntheticTokens> synthetic_tokens(int vocab) {
 }
 
 Status refuse_slice_options(const checkpoint::SyntheticModel& model) {
-  const bool has_any = !model.layers.empty() || model.experts > 0 || model.engram_rows > 0 || model.has_draft ||
-                       model.has_vision;
+  const bool has_any =
+      !model.layers.empty() || model.experts > 0 || model.engram_rows > 0 || model.has_draft || model.has_vision;
   if (!has_any) return {};
   return Status::invalid("--layers, --experts, --engram-rows, --draft and --vision belong to --preset flash-slice");
 }
@@ -85,17 +85,23 @@ Status make_checkpoint(Options options) {
 
 void add_make_checkpoint(CLI::App& program, Work& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand("make-checkpoint", "Write an official-layout checkpoint with random weights");
-  command->add_option("--preset", options->preset, "nano: a few MB with every kind of layer; flash-slice: real dimensions")
+  CLI::App* command =
+      program.add_subcommand("make-checkpoint", "Write an official-layout checkpoint with random weights");
+  command
+      ->add_option("--preset", options->preset, "nano: a few MB with every kind of layer; flash-slice: real dimensions")
       ->required()
       ->check(CLI::IsMember({"nano", "flash-slice"}));
   command->add_option("--out", options->folder, "The new folder")->required();
   command->add_option("--seed", options->output.seed, "Equal seeds give equal bytes (default 0)");
-  command->add_option("--layers", options->model.layers, "flash-slice: published layers to keep, e.g. 0,1,2,20,24 (default all)")
+  command
+      ->add_option("--layers", options->model.layers,
+                   "flash-slice: published layers to keep, e.g. 0,1,2,20,24 (default all)")
       ->delimiter(',');
   command->add_option("--experts", options->model.experts, "flash-slice: routed experts per layer (default 384)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--engram-rows", options->model.engram_rows, "flash-slice: most rows per Engram table (default 384 million)")
+  command
+      ->add_option("--engram-rows", options->model.engram_rows,
+                   "flash-slice: most rows per Engram table (default 384 million)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--draft", options->model.has_draft, "flash-slice: with the DSpark stages");
   command->add_flag("--vision", options->model.has_vision, "flash-slice: with the vision tower");
@@ -103,7 +109,8 @@ void add_make_checkpoint(CLI::App& program, Work& chosen) {
       ->check(CLI::IsMember({"bf16", "f32"}));
   command->add_option("--vocab", options->vocab, "Vocabulary size (default 512 for nano, 129280 for flash-slice)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads, "Generating threads (default: physical cores)")->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "Generating threads (default: physical cores)")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--force", options->output.overwrite, "Replace the checkpoint in the folder");
   command->callback([options, &chosen] { chosen = [options] { return make_checkpoint(*options); }; });
 }

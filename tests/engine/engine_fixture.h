@@ -3,16 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/pcg64.h"
 #include "engine/engine.h"
+#include "engine/transcript.h"
 #include "tests/model/golden_data.h"
 
 namespace ps::tests {
@@ -30,54 +27,8 @@ inline std::unique_ptr<engine::Engine> make_engine(const engine::EngineOptions& 
   return made.ok() ? std::move(made).value() : nullptr;
 }
 
-// Tokens and a hash of the logits behind each, in order of position.
-struct Transcript {
-  std::vector<int32_t> tokens;
-  std::map<int64_t, uint64_t> logits;
-  engine::FinishReason finish = engine::FinishReason::kNone;
-  int64_t cached_tokens = 0;
-
-  friend bool operator==(const Transcript& a, const Transcript& b) { return a.tokens == b.tokens && a.logits == b.logits; }
-  // Whether this is how `whole` began.
-  [[nodiscard]] bool begins(const Transcript& whole) const {
-    if (tokens.size() > whole.tokens.size() || !std::equal(tokens.begin(), tokens.end(), whole.tokens.begin())) return false;
-    for (const auto& [position, hash] : logits) {
-      const auto found = whole.logits.find(position);
-      if (found == whole.logits.end() || found->second != hash) return false;
-    }
-    return true;
-  }
-};
-
-// Collects transcripts of all sequences of one engine.
-class Transcriber : public engine::LogitTap {
- public:
-  explicit Transcriber(engine::Engine& engine) : engine_(engine) { engine.tap(this); }
-  ~Transcriber() override { engine_.tap(nullptr); }
-
-  void logits(engine::SequenceId sequence, int64_t position, std::span<const float> values) override {
-    transcripts_[sequence].logits[position] = XXH3_64bits(values.data(), values.size_bytes());
-  }
-  void step() {
-    for (const engine::Event& event : engine_.step()) {
-      Transcript& transcript = transcripts_[event.sequence];
-      if (event.token >= 0) transcript.tokens.push_back(event.token);
-      if (event.finish != engine::FinishReason::kNone) transcript.finish = event.finish;
-      transcript.cached_tokens = event.cached_tokens;
-    }
-  }
-  void run() {
-    for (int step_count = 0; engine_.has_work(); ++step_count) {
-      ASSERT_LT(step_count, 100000) << "the engine does not come to an end";
-      step();
-    }
-  }
-  [[nodiscard]] const Transcript& of(engine::SequenceId sequence) { return transcripts_[sequence]; }
-
- private:
-  engine::Engine& engine_;
-  std::map<engine::SequenceId, Transcript> transcripts_;
-};
+using engine::Transcriber;
+using engine::Transcript;
 
 // Options with room for everything, exact in every respect.
 inline engine::EngineOptions exact_options() {
@@ -99,7 +50,7 @@ inline Transcript run_alone(const engine::EngineOptions& options, const engine::
   const auto id = engine->add(request);
   EXPECT_TRUE(id.ok()) << id.status().to_string();
   if (!id.ok()) return {};
-  transcriber.run();
+  EXPECT_TRUE(transcriber.run());
   return transcriber.of(id.value());
 }
 

@@ -58,11 +58,11 @@ TEST(Engine, ResendHitsAndAnswersTheSame) {
   Transcriber transcriber(*engine);
   const std::vector<int32_t> prompt = random_prompt(1, 150);
   const auto first = engine->add(make_request(prompt)).value();
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   const auto other = engine->add(make_request(random_prompt(2, 170))).value();
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   const auto second = engine->add(make_request(prompt)).value();
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   EXPECT_EQ(transcriber.of(first).cached_tokens, 0);
   EXPECT_EQ(transcriber.of(second).cached_tokens, 144);
   EXPECT_EQ(transcriber.of(second).tokens, transcriber.of(first).tokens);
@@ -76,9 +76,9 @@ TEST(Engine, ExactMultipleRecomputesItsLastBlock) {
   Transcriber transcriber(*engine);
   const std::vector<int32_t> prompt = random_prompt(1, 144);
   (void)engine->add(make_request(prompt));
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   const auto again = engine->add(make_request(prompt)).value();
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   EXPECT_EQ(transcriber.of(again).cached_tokens, 96);
 }
 
@@ -90,13 +90,13 @@ TEST(Engine, ReplayHitsAtEveryBoundaryOfACommonPrefix) {
   Transcriber transcriber(*engine);
   const std::vector<int32_t> base = random_prompt(3, 300);
   (void)engine->add(make_request(base));
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   for (const size_t common : {47u, 48u, 100u, 191u, 192u, 250u}) {
     std::vector<int32_t> prompt(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(common));
     prompt.push_back(4);
     prompt.push_back(6);
     const auto id = engine->add(make_request(prompt)).value();
-    transcriber.run();
+    ASSERT_TRUE(transcriber.run());
     EXPECT_EQ(transcriber.of(id).cached_tokens, static_cast<int64_t>(common / 48 * 48)) << common;
   }
 }
@@ -109,11 +109,11 @@ TEST(Engine, GeneratedBlocksServeTheNextTurn) {
   Transcriber transcriber(*engine);
   std::vector<int32_t> prompt = random_prompt(3, 40);
   const auto turn = engine->add(make_request(prompt, 70)).value();
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   prompt.insert(prompt.end(), transcriber.of(turn).tokens.begin(), transcriber.of(turn).tokens.end());
   prompt.push_back(9);
   const auto next = engine->add(make_request(prompt)).value();
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   EXPECT_EQ(transcriber.of(next).cached_tokens, 96);  // 109 of 111 tokens have rows
 }
 
@@ -133,7 +133,7 @@ TEST(Engine, CompanionsDoNotChangeAnAnswer) {
     for (int i = 0; i < companions / 2; ++i) (void)engine->add(make_request(random_prompt(100 + static_cast<uint64_t>(i), 3 + 5 * i)));
     const auto id = engine->add(request).value();
     for (int i = companions / 2; i < companions; ++i) (void)engine->add(make_request(random_prompt(100 + static_cast<uint64_t>(i), 3 + 5 * i)));
-    transcriber.run();
+    ASSERT_TRUE(transcriber.run());
     EXPECT_EQ(transcriber.of(id), alone) << companions;
   }
 }
@@ -153,7 +153,7 @@ TEST(Engine, ImpossibleRequestsAreRefusedAtOnce) {
   Request hot = make_request({1, 2}, 20);
   hot.sampling.temperature = -1;
   EXPECT_FALSE(engine->add(hot).ok());
-  transcriber.run();
+  ASSERT_TRUE(transcriber.run());
   EXPECT_EQ(transcriber.of(good).finish, FinishReason::kLength);
 }
 
@@ -175,7 +175,7 @@ TEST(Engine, CancellationsReturnEverything) {
       engine->abort(id);
       engine->abort(id);
     }
-    transcriber.run();
+    ASSERT_TRUE(transcriber.run());
     ASSERT_TRUE(engine->check_integrity().ok()) << engine->check_integrity().to_string();
     const auto counters = engine->counters();
     EXPECT_EQ(counters.pages.used, 0);

@@ -1,0 +1,139 @@
+#include "apps/load_generator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "base/macros.h"
+#include "base/pcg64.h"
+
+namespace ps::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Arrival {
+  engine::Request request;
+  double at_seconds = 0;
+};
+
+int64_t around(Pcg64& random, int64_t mean) { return std::max<int64_t>(1, random.integer(mean - mean / 2, mean + mean / 2 + 1)); }
+
+std::vector<int32_t> random_tokens(Pcg64& random, int64_t count, int64_t vocabulary) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random.integer(3, vocabulary)));
+  return tokens;
+}
+
+std::vector<Arrival> draw_arrivals(const LoadOptions& options, int64_t vocabulary) {
+  Pcg64 random(options.seed);
+  std::vector<std::vector<int32_t>> prefixes;
+  for (int64_t i = 0; i < options.prefixes; ++i) prefixes.push_back(random_tokens(random, options.prefix_tokens, vocabulary));
+  std::vector<Arrival> arrivals(static_cast<size_t>(options.requests));
+  double clock = 0;
+  for (Arrival& arrival : arrivals) {
+    const int64_t length = around(random, options.prompt_tokens);
+    if (options.prefixes > 0 && random.uniform() < options.shared_share) {
+      arrival.request.prompt = prefixes[static_cast<size_t>(random.integer(0, options.prefixes))];
+    }
+    const std::vector<int32_t> own = random_tokens(random, length, vocabulary);
+    arrival.request.prompt.insert(arrival.request.prompt.end(), own.begin(), own.end());
+    arrival.request.max_tokens = around(random, options.answer_tokens);
+    arrival.request.ignore_eos = true;
+    if (options.rate > 0) clock += -std::log(1 - random.uniform()) / options.rate;
+    arrival.at_seconds = clock;
+  }
+  return arrivals;
+}
+
+Percentiles percentiles(std::vector<double>& values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  };
+  return {at(0.5), at(0.9), at(0.99)};
+}
+
+// Times of one sequence, in seconds since the start.
+struct Timeline {
+  double arrived = 0;
+  double last_token = -1;
+};
+
+}  // namespace
+
+Status check(const LoadOptions& options, int64_t max_context) {
+  if (options.requests < 1 || options.prompt_tokens < 1 || options.answer_tokens < 1 || options.prefixes < 0 || options.prefix_tokens < 0) {
+    return Status::invalid("requests, prompt-tokens and answer-tokens must be 1 or more, prefixes and prefix-tokens 0 or more");
+  }
+  if (!(options.shared_share >= 0 && options.shared_share <= 1)) {
+    return Status::invalid(fmt::format("shared-share is {}; legal values are 0 to 1", options.shared_share));
+  }
+  if (!(options.rate >= 0)) return Status::invalid(fmt::format("rate is {}; legal values are 0 (all at once) or more", options.rate));
+  const int64_t longest = options.prefix_tokens + options.prompt_tokens + options.prompt_tokens / 2 + options.answer_tokens +
+                          options.answer_tokens / 2 + 1;
+  if (longest > max_context) {
+    return Status::invalid(fmt::format("the longest request has {} tokens, but a context holds {}: raise --memory or --max-context, or "
+                                       "shorten prompts and answers",
+                                       longest, max_context));
+  }
+  return {};
+}
+
+Result<LoadResult> run_load(engine::Engine& engine, int64_t vocabulary, const LoadOptions& options) {
+  PS_RETURN_IF_ERROR(check(options, engine.memory().max_context));
+  const std::vector<Arrival> arrivals = draw_arrivals(options, vocabulary);
+  std::map<engine::SequenceId, Timeline> timelines;
+  std::vector<double> first_token_ms;
+  std::vector<double> inter_token_ms;
+  LoadResult result;
+  result.pages = engine.memory().pages;
+  double page_steps = 0;
+  const Clock::time_point start = Clock::now();
+  const auto now = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  size_t next = 0;
+  while (next < arrivals.size() || engine.has_work()) {
+    while (next < arrivals.size() && arrivals[next].at_seconds <= now()) {
+      PS_TRY(const engine::SequenceId id, engine.add(arrivals[next].request));
+      timelines[id].arrived = arrivals[next].at_seconds;
+      result.prompt_tokens += std::ssize(arrivals[next].request.prompt);
+      ++next;
+    }
+    if (!engine.has_work()) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::max(0.0, arrivals[next].at_seconds - now())));
+      continue;
+    }
+    for (const engine::Event& event : engine.step()) {
+      Timeline& timeline = timelines[event.sequence];
+      if (event.finish != engine::FinishReason::kNone) result.cached_tokens += event.cached_tokens;
+      if (event.token < 0) continue;
+      const double time = now();
+      if (timeline.last_token < 0) {
+        first_token_ms.push_back((time - timeline.arrived) * 1e3);
+      } else {
+        inter_token_ms.push_back((time - timeline.last_token) * 1e3);
+      }
+      timeline.last_token = time;
+    }
+    const int64_t used = engine.counters().pages.used;
+    page_steps += static_cast<double>(used);
+    result.most_pages_used = std::max(result.most_pages_used, used);
+    ++result.steps;
+  }
+  result.seconds = now();
+  result.requests = options.requests;
+  result.computed_rows = engine.counters().prompt_rows;
+  result.answer_tokens = engine.counters().answer_tokens;
+  result.preemptions = engine.counters().scheduler.preemptions;
+  result.mean_pages_used = page_steps / static_cast<double>(std::max<int64_t>(result.steps, 1));
+  result.time_to_first_token_ms = percentiles(first_token_ms);
+  result.inter_token_ms = percentiles(inter_token_ms);
+  return result;
+}
+
+}  // namespace ps::apps
