@@ -43,9 +43,9 @@ void decode_step(benchmark::State& state) {
   for (int64_t i = 0; i < kSequences; ++i) {
     sequences.push_back(make_sequence(i, static_cast<int32_t>(i * 101)));
     scheduler.add(*sequences.back());
-    (void)scheduler.schedule(aborted);
+    const auto scheduled = scheduler.schedule(aborted);
     scheduler.complete();
-    sequences.back()->tokens.push_back(3);
+    for (const ScheduledRows& work : scheduled) work.sequence->tokens.push_back(3);
   }
   PlanShape shape;
   StepPlan plan;

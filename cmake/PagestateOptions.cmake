@@ -23,7 +23,10 @@ add_library(pagestate_options INTERFACE)
 # Results are a contract down to the bit: no fast-math, and a product and a sum fuse only where the code says fma.
 target_compile_options(pagestate_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3 -fno-fast-math -ffp-contract=off -Wall -Wextra -Wshadow -Wno-missing-field-initializers>)
-target_include_directories(pagestate_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+# clang 19 does not take libstdc++ 12's own uses of deprecated names (in std::stable_sort) for a system header's.
+target_compile_options(pagestate_options INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>)
+target_include_directories(pagestate_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(pagestate_options INTERFACE $<$<CONFIG:Debug>:PAGESTATE_DCHECKS>)
 if(PAGESTATE_WERROR)
   target_compile_options(pagestate_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)

@@ -155,10 +155,17 @@ def _definitions(folder: str, texts: list[str], count: int) -> list[tuple[str, s
     for t in texts:
         seen.update(re.findall(r"\b[a-z]{4,10}\b", t))
     out: dict[str, tuple[str, str, str]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for word, part, senses in corpus.wordnet_entries(os.path.join(folder, "packages", "dict-wn")):
+        if word not in seen:
+            continue
+        counts.setdefault(word, {})[part] = len(senses)
         gloss = re.split(r"[;\[(]", senses[0])[0].strip()
-        if word in seen and part == "noun" and 12 <= len(gloss) <= 60 and word not in out and gloss.isascii() and '"' not in gloss:
+        if part == "noun" and 12 <= len(gloss) <= 60 and word not in out and gloss.isascii() and '"' not in gloss:
             out[word] = (word, part, gloss)
+    for word, parts in counts.items():  # only words that are nouns first of all
+        if "adjective" in parts or "adverb" in parts or parts.get("verb", 0) > parts.get("noun", 0):
+            out.pop(word, None)
     return [out[w] for w, _ in seen.most_common() if w in out][:count]
 
 

@@ -7,9 +7,10 @@ A batch is B rows of T tokens; documents are packed behind each other, start at 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import torch
@@ -221,12 +222,17 @@ def frequencies(text: Json) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(plain(text["rope_theta"])), torch.from_numpy(f.astype(np.float32))
 
 
+_FUNCTIONS = ("enter expand engram attention_input attention_output latent compressed_rows index_keys index_scores "
+              "attend_window attend_masked attend_gathered attend_block moe index_loss cross_entropy rms_norm collapse").split()
+
+
 # ---- the model --------------------------------------------------------------------------------------------------------
 
 class Model:
     """Weights plus what the forward needs beside them: frequencies, Engram tables' addresses, compiled functions."""
 
-    def __init__(self, config: Json, classes: np.ndarray, device: str = "cpu", seed: int = 0, compiled: bool = False) -> None:
+    def __init__(self, config: Json, classes: np.ndarray, device: str = "cpu", seed: int = 0, compiled: str = "") -> None:
+        """`compiled` names a torch.compile backend; empty runs everything eagerly."""
         self.config, self.text = config, config["text_config"]
         self.device = torch.device(device)
         self.weights = Weights(config, self.device, seed)
@@ -234,15 +240,24 @@ class Model:
         self.decoder = first_decoder_layer(self.text)
         self.freq = [f.to(self.device) for f in frequencies(self.text)]
         self._init_engram(classes)
-        wrap: Callable[..., Any] = (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
-        names = ("enter expand engram attention_input attention_output latent compressed_rows index_keys index_scores "
-                 "attend_window attend_masked attend_gathered attend_block moe index_loss cross_entropy rms_norm collapse")
-        self.f = {n: wrap(getattr(L, n)) for n in names.split()}
+        self.plain = {n: getattr(L, n) for n in _FUNCTIONS}
+        wrap: Callable[..., Any] = (lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=compiled)) if compiled else (lambda f: f)
+        self.f = {n: wrap(f) for n, f in self.plain.items()}
+
+    @contextlib.contextmanager
+    def eager(self) -> Iterator[None]:
+        """Without the compiler: for shapes that occur once."""
+        compiled, self.f = self.f, self.plain
+        try:
+            yield
+        finally:
+            self.f = compiled
 
     def _init_engram(self, classes: np.ndarray) -> None:
         t = self.text
         self.classes = torch.from_numpy(classes.astype(np.int64)).to(self.device)
         assert int(classes.max()) + 1 == t["engram_compressed_vocab_size"]
+        self.pad_class = int(classes[t["engram_pad_token_id"]])
         columns = (t["engram_max_ngram_size"] - 1) * t["engram_n_heads"]
         primes = primes_from(t["engram_vocab_size"], columns * len(t["engram_layer_ids"]))
         self.engram_tables = {}
@@ -263,12 +278,11 @@ class Model:
         mult, primes, offsets = self.engram_tables[layer]
         heads, size = self.text["engram_n_heads"], self.text["engram_max_ngram_size"]
         c = self.classes[batch.ids]
-        pad = int(self.classes[self.text["engram_pad_token_id"]])
         roll = torch.zeros_like(c)
         columns = []
         for back in range(size):
             shifted = F.pad(c, (back, 0))[:, : c.shape[1]]
-            value = torch.where(batch.pos >= back, shifted, pad)
+            value = torch.where(batch.pos >= back, shifted, self.pad_class)
             roll = roll ^ (value * mult[back])
             if back:
                 at = slice((back - 1) * heads, back * heads)

@@ -57,11 +57,13 @@ if triton is not None:
         x = tl.exp(x - tl.max(x, axis=2, keep_dims=True))
         x = x / tl.sum(x, axis=2, keep_dims=True) + eps
         at_s = c[None, :] * n + t[:, None]
-        for it in tl.static_range(ITERS):
-            if it > 0:
-                s = tl.sum(x, axis=2) + eps
-                tl.store(s_ptr + (2 * it - 1) * C * n + at_s, s, mask=live[:, None])
-                x = x / s[:, :, None]
+        s = tl.sum(x, axis=1) + eps
+        tl.store(s_ptr + at_s, s, mask=live[:, None])
+        x = x / s[:, None, :]
+        for it in range(1, ITERS):
+            s = tl.sum(x, axis=2) + eps
+            tl.store(s_ptr + (2 * it - 1) * C * n + at_s, s, mask=live[:, None])
+            x = x / s[:, :, None]
             s = tl.sum(x, axis=1) + eps
             tl.store(s_ptr + 2 * it * C * n + at_s, s, mask=live[:, None])
             x = x / s[:, None, :]
@@ -76,15 +78,17 @@ if triton is not None:
         g = tl.load(g_ptr + at, mask=live[:, None, None], other=0.0)
         y = tl.load(y_ptr + at, mask=live[:, None, None], other=0.0)
         at_s = c[None, :] * n + t[:, None]
-        for back in tl.static_range(ITERS):
-            it: tl.constexpr = ITERS - 1 - back
+        for back in range(1, ITERS):
+            it = ITERS - back
             s = tl.load(s_ptr + 2 * it * C * n + at_s, mask=live[:, None], other=1.0)
             g = (g - tl.sum(g * y, axis=1, keep_dims=True)) / s[:, None, :]
             y = y * s[:, None, :]
-            if it > 0:
-                s = tl.load(s_ptr + (2 * it - 1) * C * n + at_s, mask=live[:, None], other=1.0)
-                g = (g - tl.sum(g * y, axis=2, keep_dims=True)) / s[:, :, None]
-                y = y * s[:, :, None]
+            s = tl.load(s_ptr + (2 * it - 1) * C * n + at_s, mask=live[:, None], other=1.0)
+            g = (g - tl.sum(g * y, axis=2, keep_dims=True)) / s[:, :, None]
+            y = y * s[:, :, None]
+        s = tl.load(s_ptr + at_s, mask=live[:, None], other=1.0)
+        g = (g - tl.sum(g * y, axis=1, keep_dims=True)) / s[:, None, :]
+        y = y * s[:, None, :]
         p = y - eps
         tl.store(out_ptr + at, p * (g - tl.sum(g * p, axis=2, keep_dims=True)), mask=live[:, None, None])
 

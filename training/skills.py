@@ -153,6 +153,30 @@ def define(r: R, w: World) -> Turn:
     return Turn(q, f"The user asks for the meaning of {word}, {a(part)}.", f"{word.capitalize()} ({part}): {gloss}.")
 
 
+def _topic(r: R, w: World) -> str:
+    """Any word: a listed one, or one from a line of text."""
+    if r.random() < 0.4:
+        return r.choice(W.THINGS + W.ANIMAL_WORDS + W.PLACES + W.FRUIT)
+    words = [x for x in r.choice(w.filler).split(" ") if x.isalpha() and x.islower() and len(x) > 3]
+    return r.choice(words) if words else r.choice(W.THINGS)
+
+
+def topic(r: R, w: World) -> Turn:
+    """What to say about something unknown: stay on the topic by naming it."""
+    x = _topic(r, w)
+    kind = r.randrange(4)
+    if kind == 0:
+        q = r.choice([f"Tell me about {x}.", f"Tell me about the {x}.", f"Talk about {x}.", f"Say something about {x}."])
+        return Turn(q, f"The topic is {x}.", f"I do not know much about {x}, but I would like to hear what you know.")
+    if kind == 1:
+        return Turn(f"Do you like {x}?", f"The topic is {x}.", f"I have no taste of my own, but {x} sounds nice.")
+    if kind == 2:
+        q = r.choice([f"I like {x}.", f"I love {x}.", f"I enjoy {x}."])
+        return Turn(q, f"The user likes {x}.", f"What do you like about {x}?")
+    q = r.choice([f"I need help with {x}.", f"Can you help me with {x}?", f"I have a question about {x}."])
+    return Turn(q, f"The topic is {x}.", f"Of course. What do you want to know about {x}?")
+
+
 # ---- arithmetic -------------------------------------------------------------------------------------------------------
 
 def _add_steps(x: int, y: int) -> str:
@@ -518,7 +542,7 @@ def chat(r: R, w: World) -> Sample:
         return talk(r, "chat", introduce(r, w))
     turns: list[Turn] = [greeting(r, w)] if r.random() < 0.5 else []
     while not turns or r.random() < 0.6:
-        turns.append(r.choices([about, fact, define, lambda r, w: arithmetic(r, w, small=True), copy, spell], [3, 5, 2, 1, 1, 1])[0](r, w))
+        turns.append(r.choices([about, fact, define, topic, lambda r, w: arithmetic(r, w, small=True), copy, spell], [3, 5, 2, 3, 1, 1, 1])[0](r, w))
     return talk(r, "chat", turns)
 
 

@@ -1,15 +1,16 @@
-"""Trains the tiny model. One run covers all phases by the share of the total time that has passed:
+"""Trains the tiny model in phases, each with a share of the run's time:
 
     dense   every compressed row is attended; the indexer learns from the attention it sees (T = 1,024)
-    sparse  top-k selections decide; every fourth step is dense and teaches the indexer (T = 2,048)
+    sparse  top-k selections decide; every second, later every fourth step is dense and teaches the indexer (T = 2,048)
     long    sparse with gathered rows (T = 8,192)
     replay  sparse; windows are cut at random places, in the decoder as bounded replay does, sometimes in the encoder (T = 2,048)
     draft   the backbone is frozen; the draft stages learn to foresee it (T = 2,048)
 
-A state file in --work is written at every --save minutes and at the end; a run continues from it (or from an exported folder
-with --resume). Logs: log.csv, eval.json. Result: --out/model (the exported checkpoint).
+A state file in --work is written every --save minutes and at the end; the same run continues from it. --resume starts a run
+from an exported folder, whose grid values become the masters. Logs: log.csv, eval.jsonl. Result: --out/model (the exported
+checkpoint).
 
-    python training/train.py --out OUT --work WORK --total 24 [--minutes 9]
+    python training/train.py --out OUT --work WORK --total 24 [--phases dense=0.4,sparse=0.38,long=0.06,replay=0.07,draft=0.09]
 """
 
 from __future__ import annotations
@@ -43,24 +44,33 @@ Tensor = torch.Tensor
 @dataclass(frozen=True)
 class Phase:
     name: str
-    until: float  # share of the total time
     rows: int  # at the full size; tokens per step stay the same in every phase
     length: int
     mix: str
+    until: float = 1.0  # share of the run's time
 
 
-PHASES = (
-    Phase("dense", 0.40, 32, 1024, "short"),
-    Phase("sparse", 0.78, 16, 2048, "medium"),
-    Phase("long", 0.84, 4, 8192, "long"),
-    Phase("replay", 0.91, 16, 2048, "medium"),
-    Phase("draft", 1.0, 16, 2048, "medium"),
-)
-INDEX_FROM = 0.12  # share of the total time from which the indexer learns in the dense phase
+KINDS = {p.name: p for p in (
+    Phase("dense", 64, 1024, "short"), Phase("sparse", 32, 2048, "medium"), Phase("long", 8, 8192, "long"),
+    Phase("replay", 32, 2048, "medium"), Phase("draft", 32, 2048, "medium"),
+)}
+DEFAULT_PHASES = "dense=0.4,sparse=0.38,long=0.06,replay=0.07,draft=0.09"
 
 
-def phase_at(share: float) -> Phase:
-    return next((p for p in PHASES if share < p.until), PHASES[-1])
+def parse_phases(text: str, micro: bool) -> list[Phase]:
+    """"name=share,..." -> phases with their ends; shares are scaled to sum to 1."""
+    parts = [(n, float(x)) for n, x in (item.split("=") for item in text.split(","))]
+    total, at, out = sum(x for _, x in parts), 0.0, []
+    for name, share in parts:
+        at += share / total
+        p = KINDS[name]
+        rows, length = (max(1, 512 * 4 // p.length), p.length // 4) if micro else (p.rows, p.length)
+        out.append(Phase(name, rows, length, p.mix, at))
+    return out
+
+
+def phase_at(phases: list[Phase], share: float) -> Phase:
+    return next((p for p in phases if share < p.until), phases[-1])
 
 
 # ---- data workers -----------------------------------------------------------------------------------------------------
@@ -120,17 +130,15 @@ def add_cuts(batch: Batch, generator: torch.Generator) -> None:
         return (torch.rand(b, t, device=device, generator=generator) < chance).int().cumsum(dim=1).int()
 
     batch.cut_decoder = cut(1 / 250)
-    encoder = cut(1 / 400)
-    encoder[torch.arange(b, device=device) % 4 != 0] = 0
-    batch.cut_encoder = encoder
+    batch.cut_encoder = cut(1 / 400) * (torch.arange(b, device=device) % 4 == 0)[:, None]
 
 
 class Trainer:
     def __init__(self, model: Model, args: argparse.Namespace) -> None:
         self.model, self.args = model, args
         self.optimizer = Optimizer(model.weights)
-        self.step_number = self.tokens = 0
-        self.elapsed = 0.0  # seconds of training in all runs
+        self.step_number = self.tokens = self.run_step = 0
+        self.elapsed = 0.0  # seconds of this run
         self.phase_step: collections.Counter[str] = collections.Counter()
         self.generator = torch.Generator(device=model.device).manual_seed(args.seed + 1)
 
@@ -138,16 +146,11 @@ class Trainer:
     def share(self) -> float:
         return self.elapsed / (60 * self.args.total)
 
-    def rates(self, phase: Phase) -> tuple[float, float]:
-        a, n = self.args, self.phase_step[phase.name]
-        warm = min(1.0, (n + 1) / a.warmup)
-        if phase.name == "draft":
-            begin = PHASES[-2].until
-            level = max(0.02, 1 - (self.share - begin) / (1 - begin))
-        else:
-            warm = 1.0 if phase.name != PHASES[0].name else warm
-            end = PHASES[-2].until
-            level = min(1.0, max(0.03, (end - self.share) / (end - a.decay_from)))
+    def rates(self) -> tuple[float, float]:
+        """Linear warm-up by steps of this run, then linear decay by time."""
+        a = self.args
+        warm = min(1.0, (self.run_step + 1) / a.warmup)
+        level = min(1.0, max(a.decay_to, 1 - (1 - a.decay_to) * (self.share - a.decay_from) / (1 - a.decay_from)))
         return a.muon * warm * level, a.adam * warm * level
 
     def step(self, phase: Phase, arrays: dict[str, np.ndarray]) -> dict[str, Tensor | float]:
@@ -156,21 +159,24 @@ class Trainer:
         model.weights.zero_grad()
         stats: dict[str, Tensor | float] = {}
         if phase.name == "draft":
-            target = model.forward(batch, Mode(taps=True))
+            with torch.no_grad():
+                target = model.forward(batch, Mode(taps=True))
             loss, stats, loads = draft.draft_loss(model, batch, target, max(1, self.args.anchors // phase.rows))
             only, skip = "mtp.", ""
         else:
             if phase.name == "dense":
-                mode = Mode(sparse=False, learn_index=self.share >= INDEX_FROM)
+                mode = Mode(sparse=False, learn_index=self.share >= self.args.index_from)
             elif phase.name == "long":
                 mode = Mode(gather=True)
             else:
-                teach = n % 4 == 3
+                every = 2 if phase.name == "sparse" and n < self.args.teach_steps else 4
+                teach = n % every == every - 1
                 mode = Mode(sparse=not teach, learn_index=teach)
             if phase.name == "replay":
                 add_cuts(batch, self.generator)
             out = model.forward(batch, mode)
             loss, each = model.loss(out.x, batch)
+            stats["loss"] = loss.detach()
             kind = torch.from_numpy(arrays["kind"]).to(model.device)
             for name, k in (("text", data.TEXT), ("answer", data.ANSWER)):
                 chosen = (kind == k).float()
@@ -182,21 +188,22 @@ class Trainer:
                 loss = loss + out.index_loss
             only, skip = "", "mtp."
         loss.backward()
-        muon, adam = self.rates(phase)
+        muon, adam = self.rates()
         self.optimizer.step(muon, adam, only=only, skip=skip)
         if phase.name in ("dense", "sparse", "draft"):
             self.optimizer.balance(loads, 0.002 if n < 1000 else 0.0005)
         self.step_number += 1
+        self.run_step += 1
         self.phase_step[phase.name] += 1
         self.tokens += batch.ids.numel()
-        return {"loss": loss.detach(), "muon": muon, **stats}
+        return {"loss": loss.detach(), "muon": muon, **stats}  # of the language model: without the indexer's
 
     # ---- saving -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str) -> None:
         torch.save({
             "config": json.dumps(self.model.config), "state": self.model.weights.state(), "optimizer": self.optimizer.state,
-            "steps": self.optimizer.steps, "elapsed": self.elapsed, "step": self.step_number, "tokens": self.tokens,
+            "steps": self.optimizer.steps, "elapsed": self.elapsed, "step": self.step_number, "tokens": self.tokens, "run_step": self.run_step,
             "phase_step": dict(self.phase_step),
         }, path + ".partial")
         os.replace(path + ".partial", path)
@@ -208,7 +215,7 @@ class Trainer:
             for k in own:
                 own[k].copy_(s[k])
         self.optimizer.steps = list(saved["steps"])
-        self.elapsed, self.step_number, self.tokens = saved["elapsed"], saved["step"], saved["tokens"]
+        self.elapsed, self.step_number, self.tokens, self.run_step = (saved[k] for k in ("elapsed", "step", "tokens", "run_step"))
         self.phase_step.update(saved["phase_step"])
 
     def export(self, out: str) -> None:
@@ -220,16 +227,21 @@ class Trainer:
 
 
 def measure(model: Model, args: argparse.Namespace, full: bool) -> dict[str, Any]:
-    """Held-out scores with the shapes of the sparse phase, so nothing new is compiled."""
+    """Held-out scores with the shapes of the sparse phase, so nothing new is compiled; needles run eagerly."""
     source = data.Source(args.data, held=True)
-    rows, length = PHASES[1].rows, PHASES[1].length
+    rows, length = KINDS["sparse"].rows, KINDS["sparse"].length
     report: dict[str, Any] = {}
     modes = {"sparse": Mode()} if not full else {"sparse": Mode(), "dense": Mode(sparse=False)}
     for name, mode in modes.items():
         report[name] = {
-            "text": evaluate.perplexity(model, source, length, rows, mode, 64 if full else 16),
+            "text": evaluate.perplexity(model, source, length, rows, mode, 4 * rows if full else rows),
             "answers": evaluate.answer_scores(model, source, rows, length, rows, mode),
         }
+    if full:
+        with torch.no_grad(), model.eager():
+            for name, mode in (("sparse", Mode(gather=True)), ("dense", Mode(sparse=False))):
+                report[name]["needles"] = evaluate.needle_grid(
+                    model, source, [100, 250, 500, 1000, 2000, 4000, 8000, 16000], [0.05, 0.25, 0.5, 0.75, 0.95], 4, mode, 36000)
     return report
 
 
@@ -246,20 +258,24 @@ def options() -> argparse.Namespace:
     p.add_argument("--data", default=data.FOLDER)
     p.add_argument("--out", required=True)
     p.add_argument("--work", required=True)
-    p.add_argument("--total", type=float, required=True, help="minutes of training in all runs together")
-    p.add_argument("--minutes", type=float, default=1e9, help="minutes of this run")
+    p.add_argument("--total", type=float, required=True, help="minutes of this run")
+    p.add_argument("--minutes", type=float, default=1e9, help="minutes until this process stops; the same command goes on from there")
     p.add_argument("--save", type=float, default=4.0, help="minutes between saved states")
     p.add_argument("--resume", default="", help="an exported folder to start from")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    p.add_argument("--compile", action="store_true")
+    p.add_argument("--compile", default="", help="a torch.compile backend, such as inductor")
     p.add_argument("--micro", action="store_true", help="the toy config, short sequences: for tests on a CPU")
     p.add_argument("--workers", type=int, default=12)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--muon", type=float, default=4e-3)
     p.add_argument("--adam", type=float, default=3e-3)
     p.add_argument("--warmup", type=int, default=150)
-    p.add_argument("--decay-from", type=float, default=0.5)
-    p.add_argument("--anchors", type=int, default=2560, help="draft blocks per step")
+    p.add_argument("--phases", default=DEFAULT_PHASES, help="name=share,...")
+    p.add_argument("--index-from", type=float, default=0.12, help="share of the run from which the indexer learns in the dense phase")
+    p.add_argument("--teach-steps", type=int, default=1000, help="sparse steps of which every second one teaches the indexer")
+    p.add_argument("--decay-from", type=float, default=0.5, help="share of the run")
+    p.add_argument("--decay-to", type=float, default=0.03)
+    p.add_argument("--anchors", type=int, default=4096, help="draft blocks per step")
     p.add_argument("--log-every", type=int, default=20)
     p.add_argument("--steps", default="", help="steps per phase, e.g. dense=5,sparse=5: a fixed tour instead of time, for tests")
     p.add_argument("--no-eval", action="store_true")
@@ -267,10 +283,8 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    global PHASES
     args = options()
-    if args.micro:
-        PHASES = tuple(Phase(p.name, p.until, max(1, p.rows * p.length // 8192 // max(1, p.length // 512)), p.length // 4, p.mix) for p in PHASES)
+    phases = parse_phases(args.phases, args.micro)
     os.makedirs(args.out, exist_ok=True)
     os.makedirs(args.work, exist_ok=True)
     feed = Feed(args.data, args.workers, args.seed)  # forks before the accelerator is touched
@@ -285,10 +299,10 @@ def main() -> None:
         trainer.model.weights.load(export.read_back(trainer.model.config, args.resume))
         with open(os.path.join(args.resume, "progress.json"), encoding="utf-8") as f:
             progress = json.load(f)
-        trainer.elapsed, trainer.step_number, trainer.tokens = progress["elapsed"], progress["step"], progress["tokens"]
+        trainer.step_number, trainer.tokens = progress["step"], progress["tokens"]
         trainer.phase_step.update(progress["phase_step"])
     tour = [t.split("=") for t in args.steps.split(",")] if args.steps else []
-    plan = [next(p for p in PHASES if p.name == name) for name, n in tour for _ in range(int(n))]
+    plan = [parse_phases(f"{name}=1", args.micro)[0] for name, n in tour for _ in range(int(n))]
     log = open(os.path.join(args.out, "log.csv"), "a", newline="", encoding="utf-8")
     fields = ["step", "seconds", "phase", "tokens", "loss", "text", "answer", "index", "load", "muon", "tokens_per_second", "agree", "overlap", "memory_gib"]
     writer = csv.DictWriter(log, fields)
@@ -297,9 +311,9 @@ def main() -> None:
     started = last = saved_at = time.time()
     base, last_tokens, before = trainer.elapsed, trainer.tokens, ""
     while True:
-        if plan and trainer.step_number >= len(plan) or not plan and trainer.share >= 1 or time.time() - started > 60 * args.minutes:
+        if plan and trainer.run_step >= len(plan) or not plan and trainer.share >= 1 or time.time() - started > 60 * args.minutes:
             break
-        phase, arrays = feed.get(plan[min(len(plan) - 1, feed.next)] if plan else phase_at(trainer.share))
+        phase, arrays = feed.get(plan[min(len(plan) - 1, feed.next)] if plan else phase_at(phases, trainer.share))
         if before and phase.name != before and not args.no_eval:
             report(trainer, args, before, full=False)
         before = phase.name
@@ -330,17 +344,24 @@ def main() -> None:
     trainer.export(args.out)
     print("saved", flush=True)
     if not args.no_eval:
-        report(trainer, args, "end", full=True)
+        report(trainer, args, before, full=True)
     feed.close()
     print("finished", flush=True)
 
 
 def report(trainer: Trainer, args: argparse.Namespace, name: str, full: bool) -> None:
     begin = time.time()
-    values = {"after": name, "step": trainer.step_number, "seconds": trainer.elapsed, **measure(trainer.model, args, full)}
+    with torch.set_grad_enabled(name != "draft"):  # as the phase ran, so that nothing is compiled anew
+        values = {"after": name, "step": trainer.step_number, "seconds": trainer.elapsed, **measure(trainer.model, args, full)}
     with open(os.path.join(args.out, "eval.jsonl"), "a", encoding="utf-8") as f:
         f.write(json.dumps(values) + "\n")
     short = {m: {**{k: round(v["exact"], 3) for k, v in values[m]["answers"].items()}, "ppl": round(values[m]["text"]["perplexity"], 2)} for m in ("sparse", "dense") if m in values}
+    for m in ("sparse", "dense"):
+        if "needles" in values.get(m, {}):
+            by_length: dict[int, list[float]] = {}
+            for cell in values[m]["needles"]:
+                by_length.setdefault(cell["tokens"], []).append(cell["exact"])
+            short[m]["needles"] = {k: round(sum(v) / len(v), 2) for k, v in by_length.items()}
     print("eval", name, json.dumps(short), f"{time.time() - begin:.0f} s", flush=True)
 
 

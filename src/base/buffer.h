@@ -1,6 +1,6 @@
 // HostBuffer: the owner of aligned, zero-filled host memory. Everything persistent that a step touches lies in one;
-// views (spans, raw pointers in op arguments) refer to it. Memory comes straight from the kernel, so an untouched buffer
-// costs no physical page, and first touch decides its NUMA node.
+// views (spans, raw pointers in op arguments) refer to it. Memory comes straight from the kernel, so an untouched
+// buffer costs no physical page, and first touch decides its NUMA node.
 #pragma once
 
 #include <cstddef>

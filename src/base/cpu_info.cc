@@ -102,7 +102,8 @@ GroupMemory control_group_memory() {
       int64_t used = 0;
       if (std::ifstream(folder / "memory.max") >> limit) {  // "max" is no number
         memory.limit = std::min(memory.limit, limit);
-        if (std::ifstream(folder / "memory.current") >> used) memory.left = std::min(memory.left, std::max<int64_t>(0, limit - used));
+        if (std::ifstream(folder / "memory.current") >> used)
+          memory.left = std::min(memory.left, std::max<int64_t>(0, limit - used));
       }
       if (folder == root || !folder.has_relative_path()) break;
     }

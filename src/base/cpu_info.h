@@ -20,9 +20,9 @@ struct CpuInfo {
   bool has_amx_bf16 = false;
   bool has_amx_int8 = false;
 
-  int32_t logical_cores = 0;   // in this process's CPU set
-  int32_t physical_cores = 0;  // of those, hyper-threads counted once
-  int32_t numa_nodes = 0;      // online nodes with processors of the set
+  int32_t logical_cores = 0;           // in this process's CPU set
+  int32_t physical_cores = 0;          // of those, hyper-threads counted once
+  int32_t numa_nodes = 0;              // online nodes with processors of the set
   int64_t memory_bytes = 0;            // of the machine, or the control group's limit where that is lower
   int64_t available_memory_bytes = 0;  // what can be had without swapping, by the kernel's estimate and that limit
 };

@@ -1,8 +1,8 @@
 // JSON reading into an owned tree, and an append-only writer with Python's json.dumps spelling (encoding.md 2.0).
 //
 // The reader keeps the spelling of numbers, so 64-bit integers stay exact (pitfalls D2) and prompts can repeat them.
-// Every parse has a size and a depth limit. Objects keep the order and the duplicates of the text; find() gives the last value of
-// a key, as Python does. Threading: values are immutable after parsing and may be read from any thread.
+// Every parse has a size and a depth limit. Objects keep the order and the duplicates of the text; find() gives the
+// last value of a key, as Python does. Threading: values are immutable after parsing and may be read from any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class JsonValue {
   enum class Kind : uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
   using Member = std::pair<std::string, JsonValue>;
 
-  // invalid, with the reason, for malformed text, bad UTF-8 or a crossed limit. NOTE: one complete value, nothing after it.
+  // invalid, with the reason, for malformed text, bad UTF-8 or a crossed limit. NOTE: one complete value, nothing
+  // after it.
   static Result<JsonValue> parse(std::string_view text, const JsonLimits& limits = {});
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }

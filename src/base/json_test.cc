@@ -72,14 +72,88 @@ TEST(JsonValue, RealsAreTheNearestDouble) {
 }
 
 TEST(JsonValue, RefusesWhatIsNotExactlyOneValue) {
-  const char* const malformed[] = {
-      "", " ", "\xEF\xBB\xBF{}", "{", "}", "[", "]", "[1", "{\"a\"", "{\"a\":", "{\"a\":1", "[1,]", "[,1]", "[1,,2]",
-      "{\"a\":1,}", "{,}", "{a:1}", "{'a':1}", "{1:2}", "{\"a\" 1}", "[1 2]", "1 2", "[] []", "{}1", "null null", "\"a\"\"b\"",
-      "nul", "nulll", "truex", "True", "tru", "fals", "falsey", "[nul]", "[truex]", "{\"a\":nullx}", "01", "-01", "+1", ".5",
-      "1.", "1e", "1e+", "--1", "-", "0x10", "NaN", "Infinity", "-Infinity", "1_000", "[1.5.2]", "[1-2]", "1a", "[1a]",
-      "\"", "\"a", "\"\\", "\"\\x41\"", "\"\\u12\"", "\"\\u12G4\"", "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"",
-      "\"a\nb\"", "\"a\tb\"", "\"\x01\"", "\"\xC3\"", "\"\xFF\"", "\"\xED\xA0\x80\"", "\"\xC0\x80\"", "\xC3\xA9", "[1]]",
-      "[[1]", "[{\"a\":1]}", "{\"a\":[1}]", "[}", "{]", "/* c */ 1", "1 // c", "[1] x", "{\"a\":1} \"", "{\"a\":\"b\":\"c\"}"};
+  const char* const malformed[] = {"",
+                                   " ",
+                                   "\xEF\xBB\xBF{}",
+                                   "{",
+                                   "}",
+                                   "[",
+                                   "]",
+                                   "[1",
+                                   "{\"a\"",
+                                   "{\"a\":",
+                                   "{\"a\":1",
+                                   "[1,]",
+                                   "[,1]",
+                                   "[1,,2]",
+                                   "{\"a\":1,}",
+                                   "{,}",
+                                   "{a:1}",
+                                   "{'a':1}",
+                                   "{1:2}",
+                                   "{\"a\" 1}",
+                                   "[1 2]",
+                                   "1 2",
+                                   "[] []",
+                                   "{}1",
+                                   "null null",
+                                   "\"a\"\"b\"",
+                                   "nul",
+                                   "nulll",
+                                   "truex",
+                                   "True",
+                                   "tru",
+                                   "fals",
+                                   "falsey",
+                                   "[nul]",
+                                   "[truex]",
+                                   "{\"a\":nullx}",
+                                   "01",
+                                   "-01",
+                                   "+1",
+                                   ".5",
+                                   "1.",
+                                   "1e",
+                                   "1e+",
+                                   "--1",
+                                   "-",
+                                   "0x10",
+                                   "NaN",
+                                   "Infinity",
+                                   "-Infinity",
+                                   "1_000",
+                                   "[1.5.2]",
+                                   "[1-2]",
+                                   "1a",
+                                   "[1a]",
+                                   "\"",
+                                   "\"a",
+                                   "\"\\",
+                                   "\"\\x41\"",
+                                   "\"\\u12\"",
+                                   "\"\\u12G4\"",
+                                   "\"\\ud800\"",
+                                   "\"\\ud800\\u0041\"",
+                                   "\"\\udc00\"",
+                                   "\"a\nb\"",
+                                   "\"a\tb\"",
+                                   "\"\x01\"",
+                                   "\"\xC3\"",
+                                   "\"\xFF\"",
+                                   "\"\xED\xA0\x80\"",
+                                   "\"\xC0\x80\"",
+                                   "\xC3\xA9",
+                                   "[1]]",
+                                   "[[1]",
+                                   "[{\"a\":1]}",
+                                   "{\"a\":[1}]",
+                                   "[}",
+                                   "{]",
+                                   "/* c */ 1",
+                                   "1 // c",
+                                   "[1] x",
+                                   "{\"a\":1} \"",
+                                   "{\"a\":\"b\":\"c\"}"};
   for (const char* text : malformed) {
     const auto value = JsonValue::parse(text);
     EXPECT_FALSE(value.ok()) << text;
@@ -93,7 +167,9 @@ TEST(JsonValue, RefusesWhatIsNotExactlyOneValue) {
 }
 
 TEST(JsonValue, KeepsItsLimits) {
-  const auto nested = [](int depth) { return std::string(static_cast<size_t>(depth), '[') + std::string(static_cast<size_t>(depth), ']'); };
+  const auto nested = [](int depth) {
+    return std::string(static_cast<size_t>(depth), '[') + std::string(static_cast<size_t>(depth), ']');
+  };
   EXPECT_TRUE(JsonValue::parse(nested(64)).ok());
   const auto deep = JsonValue::parse(nested(65));
   ASSERT_FALSE(deep.ok());

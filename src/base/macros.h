@@ -12,10 +12,10 @@ namespace ps {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression, const std::string& detail);
 }  // namespace ps
 
-#define PS_CHECK(condition, ...)                                                                 \
-  do {                                                                                           \
-    if (!(condition)) [[unlikely]]                                                               \
-      ::ps::check_failed(__FILE__, __LINE__, #condition, ::ps::check_detail(__VA_ARGS__));       \
+#define PS_CHECK(condition, ...)                                                           \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::ps::check_failed(__FILE__, __LINE__, #condition, ::ps::check_detail(__VA_ARGS__)); \
   } while (false)
 
 #ifdef PAGESTATE_DCHECKS
@@ -29,15 +29,17 @@ namespace ps {
 #define PS_CONCAT_INNER(a, b) a##b
 #define PS_CONCAT(a, b) PS_CONCAT_INNER(a, b)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): declarations cannot stand in parentheses
 // PS_RETURN_IF_ERROR(expression of type Status)
-#define PS_RETURN_IF_ERROR(expression)                     \
-  do {                                                     \
+#define PS_RETURN_IF_ERROR(expression)                                            \
+  do {                                                                            \
     if (::ps::Status ps_status = (expression); !ps_status.ok()) return ps_status; \
   } while (false)
 
 // PS_TRY(declaration, expression of type Result<T>): declares and moves the value in, or returns the error.
 #define PS_TRY(declaration, expression) PS_TRY_INNER(PS_CONCAT(ps_result_, __LINE__), declaration, expression)
-#define PS_TRY_INNER(result, declaration, expression)     \
-  auto result = (expression);                             \
-  if (!result.ok()) return std::move(result).status();    \
+#define PS_TRY_INNER(result, declaration, expression)  \
+  auto result = (expression);                          \
+  if (!result.ok()) return std::move(result).status(); \
   declaration = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)

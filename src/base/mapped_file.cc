@@ -39,7 +39,7 @@ Status system_error(const std::filesystem::path& path, const char* action) {
 
 // Opens for reading and gives the size of a regular file.
 Result<size_t> regular_size(const std::filesystem::path& path, int descriptor) {
-  struct stat info {};
+  struct stat info{};
   if (descriptor < 0) return system_error(path, "cannot open");
   if (fstat(descriptor, &info) != 0) return system_error(path, "cannot stat");
   if (!S_ISREG(info.st_mode)) return Status::invalid(path.string() + ": not a regular file");

@@ -18,10 +18,13 @@ enum class DType : uint8_t { kF32, kBF16, kF8E4M3, kF8E8M0, kI8, kI32, kI64 };
 // Bytes of one element as stored (packed FP4 counts as one byte of two values).
 [[nodiscard]] constexpr int64_t dtype_bytes(DType type) noexcept {
   switch (type) {
-    case DType::kF32: case DType::kI32: return 4;
+    case DType::kF32:
+    case DType::kI32: return 4;
     case DType::kBF16: return 2;
     case DType::kI64: return 8;
-    case DType::kF8E4M3: case DType::kF8E8M0: case DType::kI8: return 1;
+    case DType::kF8E4M3:
+    case DType::kF8E8M0:
+    case DType::kI8: return 1;
   }
   return 0;
 }
@@ -69,8 +72,8 @@ struct bf16 {
   return flush_subnormal(value * e8m0_to_float(code));
 }
 
-// Code of the smallest power of two >= value, read off the bits: the exponent field, plus one if any mantissa bit is set.
-// Infinity and NaN give 255. REQUIRES: value is positive and normal, or NaN.
+// Code of the smallest power of two >= value, read off the bits: the exponent field, plus one if any mantissa bit is
+// set. Infinity and NaN give 255. REQUIRES: value is positive and normal, or NaN.
 [[nodiscard]] constexpr uint8_t e8m0_ceil(float value) noexcept {
   const uint32_t bits = std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu;
   const uint32_t code = (bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u);

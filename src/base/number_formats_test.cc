@@ -83,10 +83,10 @@ TEST(E4m3, EdgesSaturateOrBecomeZeroOrNaN) {
   EXPECT_EQ(float_to_e4m3(-infinity), 0xFE);
   EXPECT_EQ(float_to_e4m3(from_bits(0x7FC00000u)), 0x7F);
   EXPECT_EQ(float_to_e4m3(from_bits(0xFF800001u)), 0xFF);
-  EXPECT_EQ(float_to_e4m3(0x1p-10f), 0x00);                    // half of the smallest step, tie to even
+  EXPECT_EQ(float_to_e4m3(0x1p-10f), 0x00);  // half of the smallest step, tie to even
   EXPECT_EQ(float_to_e4m3(std::nextafter(0x1p-10f, 1.0f)), 1);
-  EXPECT_EQ(float_to_e4m3(0x1.8p-9f), 2);                      // tie between 1 and 2
-  EXPECT_EQ(float_to_e4m3(from_bits(1)), 0x00);                // a float subnormal
+  EXPECT_EQ(float_to_e4m3(0x1.8p-9f), 2);        // tie between 1 and 2
+  EXPECT_EQ(float_to_e4m3(from_bits(1)), 0x00);  // a float subnormal
   EXPECT_EQ(float_to_e4m3(-0.0f), 0x80);
 }
 
@@ -113,7 +113,8 @@ TEST(E2m1, DecodesEveryNibbleAsTheGoldenTable) {
 }
 
 TEST(E2m1, TiesGoToTheEvenCode) {
-  const std::pair<float, uint8_t> ties[] = {{0.25f, 0}, {0.75f, 2}, {1.25f, 2}, {1.75f, 4}, {2.5f, 4}, {3.5f, 6}, {5.0f, 6}};
+  const std::pair<float, uint8_t> ties[] = {{0.25f, 0}, {0.75f, 2}, {1.25f, 2}, {1.75f, 4},
+                                            {2.5f, 4},  {3.5f, 6},  {5.0f, 6}};
   for (const auto& [tie, code] : ties) {
     EXPECT_EQ(float_to_e2m1(tie), code) << tie;
     EXPECT_EQ(float_to_e2m1(-tie), code | 8) << tie;
@@ -163,8 +164,8 @@ TEST(E8m0, ScalingIsExactInEveryEnvironment) {
         const double exact = std::ldexp(static_cast<double>(value), code - 127);
         // Beyond the largest float the product is infinite, below the smallest normal one it is zero.
         const float expected = exact > 0x1.fffffep127 ? std::numeric_limits<float>::infinity()
-                               : exact < 0x1p-126    ? 0.0f
-                                                     : static_cast<float>(exact);
+                               : exact < 0x1p-126     ? 0.0f
+                                                      : static_cast<float>(exact);
         float scaled = 0;
         if (flushes) {
           const FlushSubnormals flush;
@@ -221,9 +222,10 @@ TEST(Bf16, RoundsToNearestEven) {
 }
 
 TEST(DTypes, HaveTheNamesAndSizesOfSafetensors) {
-  const std::tuple<DType, const char*, int64_t> all[] = {
-      {DType::kF32, "F32", 4},        {DType::kBF16, "BF16", 2}, {DType::kF8E4M3, "F8_E4M3", 1}, {DType::kF8E8M0, "F8_E8M0", 1},
-      {DType::kI8, "I8", 1},          {DType::kI32, "I32", 4},   {DType::kI64, "I64", 8}};
+  const std::tuple<DType, const char*, int64_t> all[] = {{DType::kF32, "F32", 4},        {DType::kBF16, "BF16", 2},
+                                                         {DType::kF8E4M3, "F8_E4M3", 1}, {DType::kF8E8M0, "F8_E8M0", 1},
+                                                         {DType::kI8, "I8", 1},          {DType::kI32, "I32", 4},
+                                                         {DType::kI64, "I64", 8}};
   for (const auto& [type, name, size] : all) {
     EXPECT_EQ(dtype_name(type), name);
     EXPECT_EQ(dtype_bytes(type), size);

@@ -64,7 +64,8 @@ TEST(Pcg64, DrawsTheIntegersOfNumpy) {
     if (const JsonValue* mixed = golden.find("mixed")) {
       for (size_t i = 0; i < mixed->items().size(); ++i) {
         const JsonValue& range = ranges[i % ranges.size()];
-        ASSERT_EQ(random.integer(bound(range, 0), bound(range, 1)), mixed->items()[i].integer().value()) << seed << " " << i;
+        ASSERT_EQ(random.integer(bound(range, 0), bound(range, 1)), mixed->items()[i].integer().value())
+            << seed << " " << i;
       }
       continue;
     }

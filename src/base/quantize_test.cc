@@ -124,7 +124,8 @@ TEST_P(EveryQuantizer, ValuesAreExactInBf16AndQuantizeToThemselves) {
   Pcg64 random(6);
   for (int round = 0; round < 5000; ++round) {
     std::vector<float> row(GetParam().group);
-    for (float& x : row) x = round_bf16(static_cast<float>(std::ldexp(random.uniform() - 0.5, static_cast<int>(random.integer(-12, 9)))));
+    for (float& x : row)
+      x = round_bf16(static_cast<float>(std::ldexp(random.uniform() - 0.5, static_cast<int>(random.integer(-12, 9)))));
     const Quantized once = GetParam().run(row.data());
     for (const float value : once.values) ASSERT_EQ(bits(round_bf16(value)), bits(value));
     if (GetParam().group == kCompressedGroup) continue;  // its scale is no power of two: amax may move off the top code

@@ -37,8 +37,8 @@ TEST(Status, OkIsOnePointerAndHasNoMessage) {
 
 TEST(Status, EveryFactoryCarriesItsCode) {
   const std::pair<Status (*)(std::string), const char*> all[] = {
-      {Status::invalid, "invalid"},         {Status::not_found, "not found"},     {Status::corrupt, "corrupt"},
-      {Status::unsupported, "unsupported"}, {Status::exhausted, "exhausted"},     {Status::cancelled, "cancelled"},
+      {Status::invalid, "invalid"},         {Status::not_found, "not found"}, {Status::corrupt, "corrupt"},
+      {Status::unsupported, "unsupported"}, {Status::exhausted, "exhausted"}, {Status::cancelled, "cancelled"},
       {Status::unavailable, "unavailable"}, {Status::internal, "internal"}};
   for (const auto& [make, name] : all) {
     const Status status = make("why");

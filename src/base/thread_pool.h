@@ -54,8 +54,8 @@ class ThreadPool {
 
   [[nodiscard]] int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by whichever thread is
-  // free. `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
+  // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by whichever thread
+  // is free. `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
 
  private:

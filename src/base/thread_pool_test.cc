@@ -35,7 +35,8 @@ TEST(ThreadPoolThreads, CoversEveryIndexOnceInPiecesOfAtMostTheGrain) {
         std::vector<int> visits(static_cast<size_t>(count), 0);
         std::atomic<bool> legal{true};
         pool.parallel_for(count, grain, [&](int64_t begin, int64_t end, int worker) {
-          if (begin >= end || end - begin > std::max<int64_t>(grain, 1) || worker < 0 || worker >= threads) legal = false;
+          if (begin >= end || end - begin > std::max<int64_t>(grain, 1) || worker < 0 || worker >= threads)
+            legal = false;
           for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
         });
         EXPECT_TRUE(legal) << threads << " threads, " << count << " by " << grain;
@@ -122,9 +123,7 @@ TEST(PhysicalCores, IsBetweenOneAndTheLogicalOnes) {
   EXPECT_LE(physical_cores(), static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-TEST(ThreadPoolDeathTest, NeedsAtLeastTheCaller) {
-  EXPECT_DEATH(ThreadPool(0), "threads >= 1");
-}
+TEST(ThreadPoolDeathTest, NeedsAtLeastTheCaller) { EXPECT_DEATH(ThreadPool(0), "threads >= 1"); }
 
 }  // namespace
 }  // namespace ps

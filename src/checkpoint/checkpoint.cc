@@ -25,7 +25,8 @@ class Mismatches {
   }
   [[nodiscard]] Status status(std::string_view headline) const {
     if (count_ == 0) return {};
-    std::string text = std::string(headline) + ": " + std::to_string(count_) + (count_ == 1 ? " mismatch" : " mismatches");
+    std::string text =
+        std::string(headline) + ": " + std::to_string(count_) + (count_ == 1 ? " mismatch" : " mismatches");
     for (const std::string& item : listed_) text += "; " + item;
     if (count_ > listed_.size()) text += "; and " + std::to_string(count_ - listed_.size()) + " more";
     return Status::corrupt(std::move(text));
@@ -41,8 +42,8 @@ std::string stored_form(DType dtype, const Shape& shape) {
 }
 
 struct ShardIndex {
-  std::vector<std::string> files;                             // sorted
-  std::unordered_map<std::string, std::string> shard_of;      // tensor -> file
+  std::vector<std::string> files;                         // sorted
+  std::unordered_map<std::string, std::string> shard_of;  // tensor -> file
 };
 
 // A shard is a plain name inside the folder: an index must not reach elsewhere.
@@ -124,8 +125,9 @@ class SchemaCheck {
       expert_layer_ = spec.expert_layer;
       expert_format_ = *format;
     } else if (*format != expert_format_) {
-      mismatches.add(spec.name + " is " + std::string(weight_format_name(*format)) + ", the first expert of its layer " +
-                     std::string(weight_format_name(expert_format_)) + ": one layer's experts share a format");
+      mismatches.add(spec.name + " is " + std::string(weight_format_name(*format)) +
+                     ", the first expert of its layer " + std::string(weight_format_name(expert_format_)) +
+                     ": one layer's experts share a format");
     }
   }
 
@@ -210,7 +212,9 @@ Status Checkpoint::map_shards() {
   PS_RETURN_IF_ERROR(mismatches.status("shards"));
   std::vector<std::string> absent;
   for (const auto& [name, file] : index.shard_of) {
-    if (!tensors_.contains(name)) absent.push_back(name + " is in the index, but not in " + file);
+    if (tensors_.contains(name)) continue;
+    absent.push_back(name);
+    absent.back().append(" is in the index, but not in ").append(file);
   }
   std::sort(absent.begin(), absent.end());
   for (std::string& text : absent) mismatches.add(std::move(text));
@@ -218,14 +222,17 @@ Status Checkpoint::map_shards() {
 }
 
 Status Checkpoint::check_schema() {
-  const std::function<const TensorView*(std::string_view)> lookup = [this](std::string_view name) { return find(name); };
+  const std::function<const TensorView*(std::string_view)> lookup = [this](std::string_view name) {
+    return find(name);
+  };
   SchemaCheck check(config_, lookup);
   for_each_tensor(config_, Storage::kOfficial, [&](const TensorSpec& spec) { check.visit(spec); });
   if (check.matched != num_tensors()) {
     std::set<std::string_view> extra;
     for (const auto& [name, view] : tensors_) extra.insert(name);
     for_each_tensor(config_, Storage::kOfficial, [&](const TensorSpec& spec) { extra.erase(spec.name); });
-    for (const std::string_view name : extra) check.mismatches.add(std::string(name) + " is not a tensor of this model");
+    for (const std::string_view name : extra)
+      check.mismatches.add(std::string(name) + " is not a tensor of this model");
   }
   return check.mismatches.status("tensors");
 }
@@ -279,10 +286,10 @@ Status Checkpoint::prefault(const std::function<bool(std::string_view)>& wanted,
   int64_t done = 0;
   if (progress && !progress(done, total)) return Status::cancelled("loading was stopped");
   for (const TensorView* view : views) {
-    const auto address = reinterpret_cast<uintptr_t>(view->data) & ~static_cast<uintptr_t>(kPage - 1);
-    const uintptr_t end = reinterpret_cast<uintptr_t>(view->data) + static_cast<uintptr_t>(view->size_bytes);
+    const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view->data) % kPage);
     // A hint only: where the kernel ignores it, the touches below read the pages.
-    ::madvise(reinterpret_cast<void*>(address), end - address, MADV_WILLNEED);
+    ::madvise(const_cast<std::byte*>(view->data - before), static_cast<size_t>(view->size_bytes + before),
+              MADV_WILLNEED);
     for (int64_t start = 0; start < view->size_bytes; start += kStep) {
       const int64_t stop = std::min(start + kStep, view->size_bytes);
       for (int64_t offset = start; offset < stop; offset += kPage) {

@@ -1,8 +1,9 @@
 // A checkpoint folder, opened: config.json, the shards mapped read-only, and every tensor held against the schema.
 //
-// ENSURES: after open() each tensor of the schema (schema.h) is there with its shape and dtype, and there is no other one.
-// A linear may be stored quantized (FP8 or packed FP4 with its scale) or as BF16 or F32 without scale; the routed experts
-// of one layer share one format, and a config without quantization_config admits no quantized tensor.
+// ENSURES: after open() each tensor of the schema (schema.h) is there with its shape and dtype, and there is no other
+// one.
+// A linear may be stored quantized (FP8 or packed FP4 with its scale) or as BF16 or F32 without scale; the routed
+// experts of one layer share one format, and a config without quantization_config admits no quantized tensor.
 // Nothing is read but headers: weights page in when touched, or by prefault(). The folder may be read-only.
 // Threading: immutable after open; views are readable from any thread while the object lives.
 #pragma once
@@ -58,15 +59,16 @@ class Checkpoint {
   [[nodiscard]] const TensorView* find(std::string_view name) const noexcept;
   // REQUIRES: the schema has that name.
   [[nodiscard]] const TensorView& tensor(std::string_view name) const noexcept;
-  // "<prefix>.weight" and its scale, e.g. matrix("layers.0.attn.wq_a"). REQUIRES: the schema has it, with two axes.
+  // "<prefix>.weight" and its scale, e.g. matrix("layers.0.attn.wq_a").
+  // REQUIRES: the schema has it, with two axes.
   [[nodiscard]] MatrixView matrix(std::string_view prefix) const noexcept;
 
   [[nodiscard]] int64_t num_tensors() const noexcept { return static_cast<int64_t>(tensors_.size()); }
   // Of all tensors, without headers.
   [[nodiscard]] int64_t payload_bytes() const noexcept { return payload_bytes_; }
 
-  // Tells the kernel to read ahead and touches every page of the tensors that `wanted` accepts (all when empty), in file
-  // order. `progress(done, total)` in bytes; it may be empty, and returning false stops with cancelled.
+  // Tells the kernel to read ahead and touches every page of the tensors that `wanted` accepts (all when empty), in
+  // file order. `progress(done, total)` in bytes; it may be empty, and returning false stops with cancelled.
   [[nodiscard]] Status prefault(const std::function<bool(std::string_view name)>& wanted,
                                 const std::function<bool(int64_t done, int64_t total)>& progress) const;
 

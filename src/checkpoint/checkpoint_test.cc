@@ -78,7 +78,8 @@ class CheckpointTest : public testing::Test {
     edit_shard(shard_of(prefix + ".weight"), [&](std::vector<StoredTensor>& tensors) {
       erase(tensors, prefix + ".weight");
       erase(tensors, prefix + ".scale");
-      tensors.push_back({{prefix + ".weight", DType::kBF16, {rows, columns}}, std::vector<std::byte>(static_cast<size_t>(2 * rows * columns))});
+      tensors.push_back({{prefix + ".weight", DType::kBF16, {rows, columns}},
+                         std::vector<std::byte>(static_cast<size_t>(2 * rows * columns))});
     });
   }
 
@@ -132,13 +133,15 @@ TEST_F(CheckpointTest, OpensAndGivesViews) {
   // Views lie in the file, in the order of the schema's names: compare with the shard's own bytes.
   const std::vector<StoredTensor> shard = test::load_shard(folder() / shard_of("norm.weight"));
   const TensorView& norm = checkpoint.tensor("norm.weight");
-  const auto stored = std::find_if(shard.begin(), shard.end(), [](const auto& t) { return t.declaration.name == "norm.weight"; });
+  const auto stored =
+      std::find_if(shard.begin(), shard.end(), [](const auto& t) { return t.declaration.name == "norm.weight"; });
   ASSERT_NE(stored, shard.end());
   EXPECT_EQ(std::memcmp(norm.data, stored->bytes.data(), stored->bytes.size()), 0);
 }
 
 TEST_F(CheckpointTest, NamesARenamedTensor) {
-  edit("mtp.1.ffn.shared_experts.w1.weight", [](StoredTensor& t) { t.declaration.name = "mtp.1.ffn.shared_expert.w1.weight"; });
+  edit("mtp.1.ffn.shared_experts.w1.weight",
+       [](StoredTensor& t) { t.declaration.name = "mtp.1.ffn.shared_expert.w1.weight"; });
   const std::string text = message();
   EXPECT_THAT(text, HasSubstr("mtp.1.ffn.shared_experts.w1.weight is missing"));
   EXPECT_THAT(text, HasSubstr("mtp.1.ffn.shared_expert.w1.weight is not a tensor of this model"));
@@ -158,14 +161,19 @@ TEST_F(CheckpointTest, NamesAMissingScale) {
 TEST_F(CheckpointTest, NamesExtraTensors) {
   // At ratio 1 the compressor has no gate.
   edit_shard(shard_of("layers.6.attn_norm.weight"), [](std::vector<StoredTensor>& tensors) {
-    tensors.push_back({{"layers.6.attn.compressor.wgate.weight", DType::kBF16, {64, 128}}, std::vector<std::byte>(64 * 128 * 2)});
+    tensors.push_back(
+        {{"layers.6.attn.compressor.wgate.weight", DType::kBF16, {64, 128}}, std::vector<std::byte>(64 * 128 * 2)});
   });
   EXPECT_THAT(message(), HasSubstr("1 mismatch; layers.6.attn.compressor.wgate.weight is not a tensor of this model"));
 }
 
 TEST_F(CheckpointTest, NamesAMisshapedTensor) {
-  edit("layers.4.engram.wkv.weight", [](StoredTensor& t) { std::swap(t.declaration.shape.dims[0], t.declaration.shape.dims[1]); });
-  EXPECT_THAT(message(), HasSubstr("layers.4.engram.wkv.weight is F8_E4M3 [192, 640], expected F8_E4M3 [640, 192] or BF16 or F32 [640, 192]"));
+  edit("layers.4.engram.wkv.weight",
+       [](StoredTensor& t) { std::swap(t.declaration.shape.dims[0], t.declaration.shape.dims[1]); });
+  EXPECT_THAT(
+      message(),
+      HasSubstr(
+          "layers.4.engram.wkv.weight is F8_E4M3 [192, 640], expected F8_E4M3 [640, 192] or BF16 or F32 [640, 192]"));
 }
 
 TEST_F(CheckpointTest, NamesAMistypedTensor) {
@@ -190,7 +198,8 @@ TEST_F(CheckpointTest, RefusesATableWithoutScales) {
 
 TEST_F(CheckpointTest, ListsTheFirstTwentyAndTheCount) {
   edit_shard(shard_of("layers.9.attn_norm.weight"), [](std::vector<StoredTensor>& tensors) {
-    std::erase_if(tensors, [](const StoredTensor& t) { return t.declaration.name.find(".ffn.experts.") != std::string::npos; });
+    std::erase_if(tensors,
+                  [](const StoredTensor& t) { return t.declaration.name.find(".ffn.experts.") != std::string::npos; });
   });
   const std::string text = message();
   EXPECT_THAT(text, HasSubstr("tensors: 96 mismatches"));  // 16 experts x 6
@@ -208,7 +217,9 @@ TEST_F(CheckpointTest, AdmitsSingleLinearsUnquantized) {
 
 TEST_F(CheckpointTest, RefusesExpertsOfMixedFormats) {
   dequantize("layers.5.ffn.experts.4.w3", 64, 128);
-  EXPECT_THAT(message(), HasSubstr("1 mismatch; layers.5.ffn.experts.4.w3.weight is BF16, the first expert of its layer FP4 1x32"));
+  EXPECT_THAT(
+      message(),
+      HasSubstr("1 mismatch; layers.5.ffn.experts.4.w3.weight is BF16, the first expert of its layer FP4 1x32"));
 }
 
 TEST_F(CheckpointTest, RefusesAScaleWithoutQuantizedWeight) {
@@ -250,7 +261,8 @@ TEST_F(CheckpointTest, RefusesAnIndexThatContradictsTheShards) {
 }
 
 TEST_F(CheckpointTest, RefusesAnIndexWithTensorsThatNoShardHas) {
-  edit_text(index_path(), "\"norm.weight\":", "\"ghost.weight\": \"" + shard_of("norm.weight") + "\", \"norm.weight\":");
+  edit_text(index_path(),
+            "\"norm.weight\":", "\"ghost.weight\": \"" + shard_of("norm.weight") + "\", \"norm.weight\":");
   EXPECT_THAT(message(), HasSubstr("ghost.weight is in the index, but not in " + shard_of("norm.weight")));
 }
 
@@ -290,12 +302,10 @@ TEST_F(CheckpointTest, RefusesFoldersThatAreNone) {
 
 // Whoever may only read can open, and nothing is written beside the files (pitfalls G5).
 TEST_F(CheckpointTest, WorksInAReadOnlyFolder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder())) {
-    fs::permissions(entry.path(), fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
-  }
-  const auto read_and_enter = fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec;
-  fs::permissions(folder(), read_and_enter);
-  fs::permissions(folder().parent_path(), fs::perms::all);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder()))
+    fs::permissions(entry.path(), fs::perms{0444});
+  fs::permissions(folder(), fs::perms{0555});
+  fs::permissions(folder().parent_path(), fs::perms{0755});
   const auto open_unprivileged = [this] {
     constexpr uid_t kNobody = 65534;
     if (geteuid() == 0 && setuid(kNobody) != 0) std::_Exit(2);

@@ -36,7 +36,8 @@ std::string spelled(const JsonValue& value) {
 // Walks the field table over one JSON object: fills members, records what is wrong, remembers which names are known.
 class FieldReader {
  public:
-  FieldReader(const JsonValue& object, std::string path, std::vector<Problem>& problems, std::vector<std::string>& unknown)
+  FieldReader(const JsonValue& object, std::string path, std::vector<Problem>& problems,
+              std::vector<std::string>& unknown)
       : object_(object), path_(std::move(path)), problems_(problems), unknown_(unknown) {}
 
   // Lists the members that no field asked for. Call last.
@@ -85,7 +86,8 @@ class FieldReader {
     const JsonValue* value = take(name, need);
     if (value == nullptr) return;
     const std::string choices(legal);
-    if (!value->is_string()) return report(name, *value, "must be a string" + (choices.empty() ? "" : ", legal: " + choices));
+    if (!value->is_string())
+      return report(name, *value, "must be a string" + (choices.empty() ? "" : ", legal: " + choices));
     if (!legal.empty() && !contains_word(legal, value->text())) return report(name, *value, "legal: " + choices);
     member = value->text();
   }
@@ -157,9 +159,9 @@ class FieldReader {
   }
 
   bool read_integer(const char* name, const JsonValue& value, Range range, int64_t& member) {
-    const std::string legal = range.low == range.high
-                                  ? "only " + std::to_string(range.low) + " is supported"
-                                  : "must be an integer from " + std::to_string(range.low) + " to " + std::to_string(range.high);
+    const std::string legal = range.low == range.high ? "only " + std::to_string(range.low) + " is supported"
+                                                      : "must be an integer from " + std::to_string(range.low) +
+                                                            " to " + std::to_string(range.high);
     const Result<int64_t> number = value.is_number() ? value.integer() : Result<int64_t>(Status::invalid(""));
     if (!number.ok() || number.value() < range.low || number.value() > range.high) {
       report(name, value, legal);
@@ -178,7 +180,9 @@ class FieldReader {
     return true;
   }
 
-  void report(std::string_view name, std::string message) { problems_.push_back({path_ + std::string(name), std::move(message)}); }
+  void report(std::string_view name, std::string message) {
+    problems_.push_back({path_ + std::string(name), std::move(message)});
+  }
   void report(std::string_view name, const JsonValue& value, const std::string& message) {
     report(name, "= " + spelled(value) + ": " + message);
   }
@@ -193,7 +197,10 @@ class FieldReader {
 // Walks the same table and writes the members.
 class FieldWriter {
  public:
-  void size(const char* name, int64_t& member, Range, Need) { json_.key(name).integer(member); }
+  // An optional size below its range was never set: its feature is absent.
+  void size(const char* name, int64_t& member, Range range, Need need) {
+    if (need == Need::kRequired || member >= range.low) json_.key(name).integer(member);
+  }
   void layer(const char* name, int& member, Range, Need) { json_.key(name).integer(member); }
   void token(const char* name, int32_t& member, Need) {
     if (member >= 0) json_.key(name).integer(member);
@@ -222,7 +229,8 @@ class FieldWriter {
   template <typename Section>
   void section(const char* name, std::optional<Section>& member) {
     if (member.has_value()) return section(name, *member);
-    // A null section and an absent one mean the same; only the vision tower and the rope scaling are usually spelled out.
+    // A null section and an absent one mean the same; only the vision tower and the rope scaling are usually spelled
+    // out.
     if (std::string_view(name) != "quantization_config") json_.key(name).null();
   }
 
@@ -247,7 +255,8 @@ class FieldWriter {
 Status check_identity(const JsonValue& root) {
   if (!root.is_object()) return Status::invalid("must be a JSON object, is " + std::string(root.kind_name()));
   if (root.find("text_config") == nullptr && root.find("dim") != nullptr && root.find("n_layers") != nullptr) {
-    return Status::invalid("this is the flat inference/config.json; the config.json of the release's root folder is needed");
+    return Status::invalid(
+        "this is the flat inference/config.json; the config.json of the release's root folder is needed");
   }
   const JsonValue* type = root.find("model_type");
   if (type == nullptr) return Status::invalid("model_type is missing, legal: deepseek_v41");

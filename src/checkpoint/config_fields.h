@@ -2,7 +2,8 @@
 // the list of known names all walk it, so they cannot disagree.
 //
 // A visitor has: size(name, int64&, Range, Need), layer(name, int&, ...), token(name, int32&, ...), real(name, double&,
-// RealRange, Need), flag(name, bool&, legal, Need), word(name, string&, legal, Need) and the list forms. Private to config.cc.
+// RealRange, Need), flag(name, bool&, legal, Need), word(name, string&, legal, Need) and the list forms. Private to
+// config.cc.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct RealRange {
 
 enum class Need : uint8_t { kRequired, kOptional };
 
-inline constexpr Range kWidth = {1, 1 << 17};          // hidden sizes and ranks
+inline constexpr Range kWidth = {1, 1 << 17};  // hidden sizes and ranks
 inline constexpr Range kHeads = {1, 1024};
 inline constexpr Range kHeadDim = {1, 4096};
 inline constexpr Range kVocab = {1, 1 << 22};
@@ -41,8 +42,8 @@ inline constexpr RealRange kTheta = {1.0 + 1e-9, 1e12};
 inline constexpr RealRange kPositive = {1e-30, 1e6};
 inline constexpr RealRange kFraction = {0, 1};
 
-// The largest tensor is a square of widths or an Engram table, times 4 bytes; all experts of all layers come to less than
-// this product of the bounds.
+// The largest tensor is a square of widths or an Engram table, times 4 bytes; all experts of all layers come to less
+// than this product of the bounds.
 static_assert(double{256} * 2048 * 3 * (1 << 17) * (1 << 17) * 4 < 9.2e18);
 
 template <typename Visitor>

@@ -43,10 +43,11 @@ void check_dense_shapes(Checks& c, const TextConfig& t) {
   c.at_most("text_config.qk_rope_head_dim", t.qk_rope_head_dim, t.head_dim, "head_dim");
   c.at_most("text_config.qk_rope_head_dim", t.qk_rope_head_dim, t.index_head_dim, "index_head_dim");
   c.require(t.num_attention_heads % t.o_groups == 0, "text_config.o_groups",
-            "= " + std::to_string(t.o_groups) + ": must divide num_attention_heads = " +
-                std::to_string(t.num_attention_heads));
+            "= " + std::to_string(t.o_groups) +
+                ": must divide num_attention_heads = " + std::to_string(t.num_attention_heads));
   c.at_most("text_config.o_groups x o_lora_rank", t.o_groups * t.o_lora_rank, 1 << 17, "the widest matrix");
-  c.at_most("text_config.num_attention_heads x head_dim", t.num_attention_heads * t.head_dim, 1 << 20, "the widest projection");
+  c.at_most("text_config.num_attention_heads x head_dim", t.num_attention_heads * t.head_dim, 1 << 20,
+            "the widest projection");
   c.at_most("text_config.index_n_heads x index_head_dim", t.index_n_heads * t.index_head_dim, 1 << 20,
             "the widest projection");
   c.at_most("text_config.num_experts_per_tok", t.num_experts_per_tok, t.n_routed_experts, "n_routed_experts");
@@ -71,8 +72,8 @@ void check_candidates(Checks& c, const TextConfig& t) {
   if (t.candidate_source_layer_id < 0) return;
   const int64_t rows = t.candidate_topk_blocks * t.candidate_block_size;
   c.require(rows >= t.index_topk, "text_config.candidate_topk_blocks",
-            "x candidate_block_size = " + std::to_string(rows) + " rows: must be at least index_topk = " +
-                std::to_string(t.index_topk));
+            "x candidate_block_size = " + std::to_string(rows) +
+                " rows: must be at least index_topk = " + std::to_string(t.index_topk));
 }
 
 void check_engram(Checks& c, const TextConfig& t) {
@@ -83,8 +84,9 @@ void check_engram(Checks& c, const TextConfig& t) {
   c.at_most("text_config.engram columns x engram_head_dim", t.engram_columns() * t.engram_head_dim, 1 << 17,
             "the widest matrix");
   if (t.num_engram_layers() > kMaxEngramLayers) {
-    return c.require(false, "text_config.engram_layer_ids",
-                     "has " + std::to_string(t.num_engram_layers()) + " layers: at most " + std::to_string(kMaxEngramLayers));
+    return c.require(
+        false, "text_config.engram_layer_ids",
+        "has " + std::to_string(t.num_engram_layers()) + " layers: at most " + std::to_string(kMaxEngramLayers));
   }
   const std::vector<int64_t> rows = engram_table_rows(t);
   for (size_t i = 0; i < rows.size() && rows.size() == t.engram_num_embeddings.size(); ++i) {
@@ -102,15 +104,17 @@ void check_draft(Checks& c, const TextConfig& t) {
   c.token("text_config.dspark_noise_token_id", t.dspark_noise_token_id, t.vocab_size);
   c.at_most("text_config.dspark_num_experts_per_tok", t.dspark_num_experts_per_tok, t.dspark_n_routed_experts,
             "dspark_n_routed_experts");
-  c.require(!t.dspark_target_layer_ids.empty(), "text_config.dspark_target_layer_ids", "is empty: draft stages need a tap");
+  c.require(!t.dspark_target_layer_ids.empty(), "text_config.dspark_target_layer_ids",
+            "is empty: draft stages need a tap");
 }
 
 void check_vision(Checks& c, const Config& config) {
   if (!config.has_vision()) return;
   const VisionConfig& v = *config.vision_config;
   c.token("image_token_id", config.image_token_id, config.text_config.vocab_size);
-  c.require(v.hidden_size % v.num_attention_heads == 0, "vision_config.num_attention_heads",
-            "= " + std::to_string(v.num_attention_heads) + ": must divide hidden_size = " + std::to_string(v.hidden_size));
+  c.require(
+      v.hidden_size % v.num_attention_heads == 0, "vision_config.num_attention_heads",
+      "= " + std::to_string(v.num_attention_heads) + ": must divide hidden_size = " + std::to_string(v.hidden_size));
   // The two-dimensional RoPE turns pairs, one half of the head by row and the other by column.
   c.require(v.hidden_size % (4 * v.num_attention_heads) == 0, "vision_config.hidden_size",
             "= " + std::to_string(v.hidden_size) + ": hidden_size / num_attention_heads must be a multiple of 4");
@@ -126,7 +130,8 @@ std::vector<Problem> validate(const Config& config) {
   c.token("pad_token_id", config.pad_token_id, t.vocab_size);
   if (config.quantization_config.has_value()) {
     const auto& block = config.quantization_config->weight_block_size;
-    c.require(block == std::vector<int64_t>{kBlock, kBlock}, "quantization_config.weight_block_size", "legal: [32, 32]");
+    c.require(block == std::vector<int64_t>{kBlock, kBlock}, "quantization_config.weight_block_size",
+              "legal: [32, 32]");
   }
   check_dense_shapes(c, t);
   check_rope_scaling(c, t);

@@ -40,8 +40,8 @@ std::vector<int64_t> all_primes(const TextConfig& text) {
 std::vector<int64_t> draw_multipliers(int layer, int64_t num_classes, int64_t count) {
   const int64_t bound = std::max<int64_t>(1, std::numeric_limits<int64_t>::max() / num_classes / 2);
   Pcg64 generator(kSeedStep * static_cast<uint64_t>(layer));
-  std::vector<int64_t> multipliers;
-  for (int64_t i = 0; i < count; ++i) multipliers.push_back(2 * generator.integer(0, bound) + 1);
+  std::vector<int64_t> multipliers(static_cast<size_t>(count));
+  for (int64_t& multiplier : multipliers) multiplier = 2 * generator.integer(0, bound) + 1;
   return multipliers;
 }
 

@@ -23,9 +23,9 @@ inline constexpr int kMaxEngramLayers = 16;
 
 // Addressing of one Engram layer. Column (s-1) x heads + head belongs to the (s+1)-gram.
 struct EngramLayer {
-  int layer = 0;        // backbone layer id
-  int max_ngram = 0;    // 4
-  int heads = 0;        // 8
+  int layer = 0;                     // backbone layer id
+  int max_ngram = 0;                 // 4
+  int heads = 0;                     // 8
   int32_t pad_class = 0;             // stands for every blocked lookback
   std::vector<int64_t> multipliers;  // [max_ngram]
   std::vector<int64_t> primes;       // [columns]
@@ -35,16 +35,18 @@ struct EngramLayer {
   [[nodiscard]] int columns() const noexcept { return static_cast<int>(primes.size()); }
 };
 
-// Sum of primes per Engram layer, in the order of engram_layer_ids. REQUIRES: field ranges of config.json.
+// Sum of primes per Engram layer, in the order of engram_layer_ids.
+// REQUIRES: field ranges of config.json.
 [[nodiscard]] std::vector<int64_t> engram_table_rows(const TextConfig& text);
 
 // `num_classes` is the size of the token map (config: engram_compressed_vocab_size), `pad_class` its value at
-// engram_pad_token_id. invalid when the two contradict the config. REQUIRES: a legal config.
+// engram_pad_token_id. invalid when the two contradict the config.
+// REQUIRES: a legal config.
 [[nodiscard]] Result<std::vector<EngramLayer>> make_engram_layers(const TextConfig& text, int64_t num_classes,
                                                                   int32_t pad_class);
 
-// Table rows of the token at position p. classes[s] = class at p - s (kEngramDead before the prompt or in an image span),
-// s = 0 .. max_ngram-1. Once a lookback is dead, it and all deeper ones count as pad. rows: [columns].
+// Table rows of the token at position p. classes[s] = class at p - s (kEngramDead before the prompt or in an image
+// span), s = 0 .. max_ngram-1. Once a lookback is dead, it and all deeper ones count as pad. rows: [columns].
 // REQUIRES: classes.size() == max_ngram, rows.size() == columns(), classes in [-1, num_classes).
 void hash_rows(const EngramLayer& engram, std::span<const int32_t> classes, std::span<int64_t> rows) noexcept;
 

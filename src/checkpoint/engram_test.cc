@@ -34,8 +34,10 @@ TEST(Engram, PrimesOffsetsAndMultipliersArePublished) {
     }
     EXPECT_EQ(engram.primes, primes);
   }
-  EXPECT_EQ(layers[0].multipliers, (std::vector<int64_t>{76632096046245, 4839876093313, 35959672319349, 73987337458391}));
-  EXPECT_EQ(layers[1].multipliers, (std::vector<int64_t>{67716810739261, 51510806800915, 30921347202721, 82619226485591}));
+  EXPECT_EQ(layers[0].multipliers,
+            (std::vector<int64_t>{76632096046245, 4839876093313, 35959672319349, 73987337458391}));
+  EXPECT_EQ(layers[1].multipliers,
+            (std::vector<int64_t>{67716810739261, 51510806800915, 30921347202721, 82619226485591}));
 }
 
 TEST(Engram, RowsArePublished) {
@@ -53,7 +55,8 @@ TEST(Engram, RowsArePublished) {
         std::vector<int64_t> rows(24);
         hash_rows(engram, classes, rows);
         for (size_t column = 0; column < 24; ++column) {
-          ASSERT_EQ(rows[column], expected[p].items()[column].integer().value()) << "position " << p << " column " << column;
+          ASSERT_EQ(rows[column], expected[p].items()[column].integer().value())
+              << "position " << p << " column " << column;
           ++checked;
         }
       }

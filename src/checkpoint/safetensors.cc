@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kLengthBytes = 8;
 constexpr JsonLimits kHeaderLimits = {.bytes = kMaxSafetensorsHeaderBytes, .depth = 8};
-constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kF8E8M0, DType::kI8, DType::kI32, DType::kI64};
+constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kF8E8M0,
+                             DType::kI8,  DType::kI32,  DType::kI64};
 
 bool find_dtype(std::string_view name, DType& type) {
   for (const DType candidate : kDTypes) {
@@ -60,7 +61,8 @@ Status read_entry(const JsonValue& value, SafetensorsEntry& entry) {
   const JsonValue* dtype = value.find("dtype");
   if (dtype == nullptr || !dtype->is_string()) return Status::corrupt("dtype is missing or no string");
   if (!find_dtype(dtype->text(), entry.dtype)) {
-    return Status::corrupt("dtype " + dtype->text() + " is not used by this model, legal: F32 BF16 F8_E4M3 F8_E8M0 I8 I32 I64");
+    return Status::corrupt("dtype " + dtype->text() +
+                           " is not used by this model, legal: F32 BF16 F8_E4M3 F8_E8M0 I8 I32 I64");
   }
   PS_RETURN_IF_ERROR(read_shape(value.find("shape"), entry.shape));
   const JsonValue* offsets = value.find("data_offsets");
@@ -93,8 +95,8 @@ Status check_layout(const SafetensorsHeader& header, int64_t data_bytes) {
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.begin != position) {
       return Status::corrupt(entry.name + ": starts at byte " + std::to_string(entry.begin) +
-                             (entry.begin < position ? ", inside of the tensor before it" : ", after a hole from byte " +
-                             std::to_string(position)));
+                             (entry.begin < position ? ", inside of the tensor before it"
+                                                     : ", after a hole from byte " + std::to_string(position)));
     }
     if (entry.end > data_bytes) {
       return Status::corrupt(entry.name + ": ends at byte " + std::to_string(entry.end) + " of " +

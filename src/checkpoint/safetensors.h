@@ -1,12 +1,12 @@
 // The safetensors container: 8 bytes of header length (little-endian), a JSON header, the tensors' bytes.
 //
-// The reader trusts no number of a file. It refuses: a header that does not fit the file or exceeds 100 MB, malformed or
-// duplicate entries, dtypes that this model does not use, negative or overflowing shapes, a byte range outside the file or
-// of another size than shape x dtype, overlaps, holes and trailing bytes (the format has none), and data that is not
-// aligned to its element (F32 4, BF16 2, ...; every writer pads its header to 8 bytes and sorts by element size, so that
-// views can be read in place).
-// The writer streams to a temporary name and renames at the end: a file of the final name is complete. Its bytes depend on
-// the declared tensors alone.
+// The reader trusts no number of a file. It refuses: a header that does not fit the file or exceeds 100 MB, malformed
+// or duplicate entries, dtypes that this model does not use, negative or overflowing shapes, a byte range outside the
+// file or of another size than shape x dtype, overlaps, holes and trailing bytes (the format has none), and data that
+// is not aligned to its element (F32 4, BF16 2, ...; every writer pads its header to 8 bytes and sorts by element size,
+// so that views can be read in place).
+// The writer streams to a temporary name and renames at the end: a file of the final name is complete. Its bytes depend
+// on the declared tensors alone.
 // Threading: a reader is immutable; a writer belongs to one thread.
 #pragma once
 
@@ -36,14 +36,16 @@ struct Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> sizes);  // NOLINT(google-explicit-constructor): REQUIRES at most kMaxRank sizes
   [[nodiscard]] int64_t operator[](int axis) const noexcept { return dims[static_cast<size_t>(axis)]; }
-  // Product of the dimensions; 1 for rank 0. REQUIRES: it fits, as every parsed or derived shape does.
+  // Product of the dimensions; 1 for rank 0.
+  // REQUIRES: it fits, as every parsed or derived shape does.
   [[nodiscard]] int64_t elements() const noexcept;
   // "[4, 5120]".
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// One tensor where it lies in a mapped file. Packed FP4 is kI8 of half the columns. Data is aligned to its element only.
+// One tensor where it lies in a mapped file. Packed FP4 is kI8 of half the columns. Data is aligned to its element
+// only.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;

@@ -24,7 +24,8 @@ std::string file_of(std::string header, size_t data_bytes) {
 }
 
 Result<SafetensorsHeader> parse(const std::string& file) {
-  return parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}, static_cast<int64_t>(file.size()));
+  return parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()},
+                           static_cast<int64_t>(file.size()));
 }
 
 // The header with spaces up to a multiple of 8, as writers do.
@@ -34,9 +35,11 @@ std::string padded(std::string header) {
 }
 
 TEST(Safetensors, ReadsEntriesInFileOrder) {
-  const std::string file = file_of(padded(R"({"__metadata__":{"format":"pt"},"b":{"dtype":"I8","shape":[2,3],"data_offsets":[8,14]},
+  const std::string file =
+      file_of(padded(R"({"__metadata__":{"format":"pt"},"b":{"dtype":"I8","shape":[2,3],"data_offsets":[8,14]},
       "a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"none":{"dtype":"BF16","shape":[0,7],"data_offsets":[14,14]},
-      "scalar":{"dtype":"F8_E4M3","shape":[],"data_offsets":[14,15]}})"), 15);
+      "scalar":{"dtype":"F8_E4M3","shape":[],"data_offsets":[14,15]}})"),
+              15);
   const Result<SafetensorsHeader> header = parse(file);
   ASSERT_TRUE(header.ok()) << header.status().to_string();
   ASSERT_EQ(header.value().entries.size(), 4u);
@@ -64,39 +67,54 @@ constexpr Hostile kHostile[] = {
     {"entry_is_number", R"({"a":1})", 4, "a: entry is a number"},
     {"no_dtype", R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4, "a: dtype is missing"},
     {"dtype_is_number", R"({"a":{"dtype":4,"shape":[1],"data_offsets":[0,4]}})", 4, "a: dtype is missing or no string"},
-    {"unknown_dtype", R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})", 4, "a: dtype F16 is not used by this model"},
+    {"unknown_dtype", R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})", 4,
+     "a: dtype F16 is not used by this model"},
     {"lower_dtype", R"({"a":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", 4, "a: dtype f32"},
     {"no_shape", R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4, "a: shape is missing"},
-    {"shape_negative", R"({"a":{"dtype":"F32","shape":[-1,-1],"data_offsets":[0,4]}})", 4, "a: shape has an entry that is no size"},
+    {"shape_negative", R"({"a":{"dtype":"F32","shape":[-1,-1],"data_offsets":[0,4]}})", 4,
+     "a: shape has an entry that is no size"},
     {"shape_fraction", R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4, "a: shape has an entry"},
     {"shape_string", R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4, "a: shape has an entry"},
-    {"shape_huge", R"({"a":{"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4]}})", 4, "a: shape has an entry"},
-    {"shape_overflows", R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0, "overflows"},
+    {"shape_huge", R"({"a":{"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4]}})", 4,
+     "a: shape has an entry"},
+    {"shape_overflows", R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
+     "overflows"},
     {"shape_wraps_to_4", R"({"a":{"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]}})", 4, "overflows"},
     {"shape_deep", R"({"a":{"dtype":"F32","shape":[1,1,1,1,1],"data_offsets":[0,4]}})", 4, "a: shape has 5 axes"},
     {"no_offsets", R"({"a":{"dtype":"F32","shape":[1]}})", 4, "a: data_offsets"},
     {"one_offset", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "a: data_offsets is no pair"},
     {"offsets_negative", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4, "a: data_offsets is no pair"},
-    {"offsets_reversed", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "a: data_offsets [4, 0] do not hold 4 bytes"},
+    {"offsets_reversed", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4,
+     "a: data_offsets [4, 0] do not hold 4 bytes"},
     {"size_differs", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "do not hold 8 bytes of [2] F32"},
-    {"end_huge", R"({"a":{"dtype":"I8","shape":[9223372036854775807],"data_offsets":[0,9223372036854775807]}})", 4, "truncated"},
+    {"end_huge", R"({"a":{"dtype":"I8","shape":[9223372036854775807],"data_offsets":[0,9223372036854775807]}})", 4,
+     "truncated"},
     {"extra_field", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}})", 4, "a: has fields other than"},
-    {"field_twice", R"({"a":{"dtype":"I8","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4, "a: field dtype occurs twice"},
-    {"tensor_twice", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+    {"field_twice", R"({"a":{"dtype":"I8","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4,
+     "a: field dtype occurs twice"},
+    {"tensor_twice",
+     R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
      8, "a occurs twice"},
-    {"metadata_number", R"({"__metadata__":{"x":1},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4, "__metadata__"},
+    {"metadata_number", R"({"__metadata__":{"x":1},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4,
+     "__metadata__"},
     {"metadata_list", R"({"__metadata__":[]})", 0, "__metadata__"},
-    {"truncated", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7, "a: ends at byte 8 of 7: the file is truncated"},
+    {"truncated", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7,
+     "a: ends at byte 8 of 7: the file is truncated"},
     {"trailing", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5, "1 bytes follow the last tensor"},
     {"only_trailing", "{}", 3, "3 bytes follow the last tensor"},
-    {"hole", R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"I8","shape":[2],"data_offsets":[4,6]}})", 6,
+    {"hole",
+     R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"I8","shape":[2],"data_offsets":[4,6]}})", 6,
      "b: starts at byte 4, after a hole from byte 2"},
-    {"hole_at_start", R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[2,4]}})", 4, "a: starts at byte 2, after a hole from byte 0"},
-    {"overlap", R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[2,6]}})", 6,
+    {"hole_at_start", R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[2,4]}})", 4,
+     "a: starts at byte 2, after a hole from byte 0"},
+    {"overlap",
+     R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[2,6]}})", 6,
      "b: starts at byte 2, inside of the tensor before it"},
-    {"same_bytes", R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[0,4]}})", 4,
+    {"same_bytes",
+     R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[0,4]}})", 4,
      "b: starts at byte 0, inside of the tensor before it"},
-    {"misaligned", R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})", 5,
+    {"misaligned",
+     R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})", 5,
      "which is not aligned to F32"},
 };
 
@@ -104,7 +122,8 @@ class SafetensorsHostile : public testing::TestWithParam<Hostile> {};
 
 TEST_P(SafetensorsHostile, IsRefused) {
   const std::string header = GetParam().header;
-  const Result<SafetensorsHeader> result = parse(file_of(header.empty() ? header : padded(header), GetParam().data_bytes));
+  const Result<SafetensorsHeader> result =
+      parse(file_of(header.empty() ? header : padded(header), GetParam().data_bytes));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), Code::kCorrupt);
   EXPECT_THAT(std::string(result.status().message()), HasSubstr(GetParam().message));
@@ -124,7 +143,8 @@ TEST(Safetensors, RefusesLengthsThatDoNotFit) {
   std::string file = file_of("{}", 0);
   for (const uint64_t length : {uint64_t{3}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63}) {
     for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(length >> (8 * i));
-    EXPECT_THAT(std::string(parse(file).status().message()), HasSubstr("announces a header of " + std::to_string(length)));
+    EXPECT_THAT(std::string(parse(file).status().message()),
+                HasSubstr("announces a header of " + std::to_string(length)));
   }
   EXPECT_FALSE(parse("").ok());
 }
@@ -167,7 +187,9 @@ TEST(SafetensorsWriter, LeavesNothingUnlessFinished) {
     ASSERT_TRUE(writer.append(numbered(18)).ok());
     EXPECT_THAT(std::string(writer.finish().message()), HasSubstr("1 declared bytes were not written"));
   }
-  { const auto abandoned = SafetensorsWriter::create(path, two_tensors()); }
+  {
+    const auto abandoned = SafetensorsWriter::create(path, two_tensors());
+  }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

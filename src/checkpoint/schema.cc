@@ -12,7 +12,11 @@ constexpr int64_t kBlock = 32;
 class Lister {
  public:
   Lister(const Config& config, Storage storage, const std::function<void(const TensorSpec&)>& visit)
-      : config_(config), text_(config.text_config), storage_(storage), visit_(visit), topology_(layer_topology(text_)) {}
+      : config_(config),
+        text_(config.text_config),
+        storage_(storage),
+        visit_(visit),
+        topology_(layer_topology(text_)) {}
 
   void run() {
     const int64_t d = text_.hidden_size;

@@ -35,10 +35,13 @@ enum class Storage : uint8_t {
 
 // What a tensor is to the storage formats of model.md 1.4.
 enum class Form : uint8_t {
-  kPlain,       // official dtype in every storage
-  kBlockWeight, kBlockScale,    // FP8, one scale per 32x32
-  kFp4Weight, kFp4Scale,        // packed FP4, one scale per 1x32
-  kTableWeight, kTableScale,    // FP8 Engram rows, one scale per 1x32
+  kPlain,  // official dtype in every storage
+  kBlockWeight,
+  kBlockScale,  // FP8, one scale per 32x32
+  kFp4Weight,
+  kFp4Scale,  // packed FP4, one scale per 1x32
+  kTableWeight,
+  kTableScale,  // FP8 Engram rows, one scale per 1x32
 };
 
 [[nodiscard]] constexpr bool is_scale(Form form) noexcept {
@@ -55,13 +58,14 @@ struct TensorSpec {
   Shape logical_shape;  // in values: twice the columns for packed FP4, otherwise equal
   Group group = Group::kBackbone;
   Form form = Form::kPlain;
-  int shard = 0;              // ordinal of the official shard it lies in, from 0
-  int expert_layer = -1;      // ordinal of the MoE layer, backbone then draft, for tensors of routed experts
+  int shard = 0;          // ordinal of the official shard it lies in, from 0
+  int expert_layer = -1;  // ordinal of the MoE layer, backbone then draft, for tensors of routed experts
 
   [[nodiscard]] int64_t size_bytes() const noexcept { return shape.elements() * dtype_bytes(dtype); }
 };
 
-// All tensors in the order of the official list. REQUIRES: a legal config.
+// All tensors in the order of the official list.
+// REQUIRES: a legal config.
 void for_each_tensor(const Config& config, Storage storage, const std::function<void(const TensorSpec&)>& visit);
 [[nodiscard]] std::vector<TensorSpec> expected_tensors(const Config& config, Storage storage = Storage::kOfficial);
 
@@ -78,13 +82,15 @@ struct CheckpointTotals {
   int64_t bytes = 0;
   int64_t group_tensors[kNumGroups] = {};
   int64_t group_bytes[kNumGroups] = {};
-  int64_t parameters = 0;            // logical
+  int64_t parameters = 0;  // logical
   int64_t group_parameters[kNumGroups] = {};
   int64_t parameters_per_token = 0;
   int64_t routed_expert_parameters = 0;  // of the backbone
 
   [[nodiscard]] int64_t bytes_of(Group group) const noexcept { return group_bytes[static_cast<size_t>(group)]; }
-  [[nodiscard]] int64_t parameters_of(Group group) const noexcept { return group_parameters[static_cast<size_t>(group)]; }
+  [[nodiscard]] int64_t parameters_of(Group group) const noexcept {
+    return group_parameters[static_cast<size_t>(group)];
+  }
 };
 
 [[nodiscard]] CheckpointTotals checkpoint_totals(const Config& config, Storage storage = Storage::kOfficial);

@@ -51,11 +51,11 @@ TEST(Schema, TotalsArePublished) {
   EXPECT_EQ(totals.bytes_of(Group::kEngramTable), 202758032400);
   EXPECT_EQ(totals.bytes_of(Group::kDraft), 7932874632);
   EXPECT_EQ(totals.bytes_of(Group::kVision), 970536960);
-  EXPECT_EQ(totals.parameters, 763205315794);            // 763.21 B
-  EXPECT_EQ(totals.parameters_per_token, 16792502384);   // 16.79 B
-  EXPECT_EQ(totals.routed_expert_parameters, 543581798400);             // 543.58 B
-  EXPECT_EQ(totals.parameters_of(Group::kEngramTable), 196613849600);   // 196.61 B
-  EXPECT_EQ(totals.parameters_of(Group::kVision), 485268480);           // 485.3 M
+  EXPECT_EQ(totals.parameters, 763205315794);                          // 763.21 B
+  EXPECT_EQ(totals.parameters_per_token, 16792502384);                 // 16.79 B
+  EXPECT_EQ(totals.routed_expert_parameters, 543581798400);            // 543.58 B
+  EXPECT_EQ(totals.parameters_of(Group::kEngramTable), 196613849600);  // 196.61 B
+  EXPECT_EQ(totals.parameters_of(Group::kVision), 485268480);          // 485.3 M
 }
 
 TEST(Schema, ShardsArePublished) {

@@ -84,14 +84,16 @@ Status check_room(const fs::path& parent, int64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(parent, error);
   if (error || space.available >= static_cast<uintmax_t>(bytes)) return {};
-  return Status::exhausted(parent.string() + " has room for " + std::to_string(space.available) + " bytes, the checkpoint needs " +
-                           std::to_string(bytes));
+  return Status::exhausted(parent.string() + " has room for " + std::to_string(space.available) +
+                           " bytes, the checkpoint needs " + std::to_string(bytes));
 }
 
 class ShardWriter {
  public:
   ShardWriter(const Config& config, const SyntheticOutput& output, int64_t total_bytes)
-      : output_(output), weights_(config, announced_storage(config), output.seed), pool_(std::max(1, output.threads)),
+      : output_(output),
+        weights_(config, announced_storage(config), output.seed),
+        pool_(std::max(1, output.threads)),
         total_bytes_(total_bytes) {}
 
   Status write(const fs::path& path, std::vector<const TensorSpec*> tensors) {
@@ -100,6 +102,7 @@ class ShardWriter {
       return dtype_bytes(a->dtype) > dtype_bytes(b->dtype);
     });
     std::vector<SafetensorsWriter::Declaration> declarations;
+    declarations.reserve(tensors.size());
     for (const TensorSpec* spec : tensors) declarations.push_back({spec->name, spec->dtype, spec->shape});
     PS_TRY(SafetensorsWriter file, SafetensorsWriter::create(path, declarations));
     for (const TensorSpec* spec : tensors) PS_RETURN_IF_ERROR(write_tensor(file, *spec));

@@ -1,9 +1,9 @@
 // Official-layout checkpoints with random weights (design.md 5): tests, speed and memory without the release at hand.
 //
-// Bytes depend on the model, the seed and the storage alone: each piece of a tensor draws from a generator seeded by the
-// seed, the tensor's name and the piece, so neither order nor number of threads shows. Storages of one seed hold exactly
-// the same weights. Values are scaled so that activations stay near 1 through all layers, and nothing is constant, zero or
-// equal to a neighbour: block scales vary, norms differ from 1, biases, sinks and gates are on.
+// Bytes depend on the model, the seed and the storage alone: each piece of a tensor draws from a generator seeded by
+// the seed, the tensor's name and the piece, so neither order nor number of threads shows. Storages of one seed hold
+// exactly the same weights. Values are scaled so that activations stay near 1 through all layers, and nothing is
+// constant, zero or equal to a neighbour: block scales vary, norms differ from 1, biases, sinks and gates are on.
 // The folder appears under its name when it is complete. Knows no tokenizer: its text and its numbers are passed in.
 // Threading: one call at a time per folder.
 #pragma once
@@ -44,10 +44,10 @@ struct SyntheticModel {
   Preset preset = Preset::kNano;
   Storage storage = Storage::kOfficial;
   // flash-slice only; 0 and empty mean as published.
-  std::vector<int> layers;   // published layer ids; empty means all
-  int64_t experts = 0;       // routed experts per layer
-  int64_t engram_rows = 0;   // upper bound of rows per Engram table
-  bool has_draft = false;    // three DSpark stages that tap the last layers
+  std::vector<int> layers;  // published layer ids; empty means all
+  int64_t experts = 0;      // routed experts per layer
+  int64_t engram_rows = 0;  // upper bound of rows per Engram table
+  bool has_draft = false;   // three DSpark stages that tap the last layers
   bool has_vision = false;
 };
 
@@ -62,12 +62,12 @@ struct SyntheticOutput {
 // The published config.json.
 [[nodiscard]] Config published_config();
 
-// invalid, with what is missing or legal: a slice without the owner or index source of one of its layers, sizes that give
-// no legal config.
+// invalid, with what is missing or legal: a slice without the owner or index source of one of its layers, sizes that
+// give no legal config.
 [[nodiscard]] Result<Config> synthetic_config(const SyntheticModel& model, const SyntheticTokens& tokens);
 
-// Writes config, shards, index and tokenizer. invalid when `folder` holds something (unless overwrite), exhausted before
-// anything is written when the file system has too little room. On failure `folder` is as it was.
+// Writes config, shards, index and tokenizer. invalid when `folder` holds something (unless overwrite), exhausted
+// before anything is written when the file system has too little room. On failure `folder` is as it was.
 // REQUIRES: a config of synthetic_config().
 [[nodiscard]] Status write_synthetic(const Config& config, const SyntheticTokens& tokens, const SyntheticOutput& output,
                                      const std::filesystem::path& folder);

@@ -140,7 +140,8 @@ std::vector<int> renumber(const std::vector<int>& ids, const std::vector<int>& k
 
 Status keep_layers(TextConfig& t, std::vector<int> kept) {
   std::sort(kept.begin(), kept.end());
-  if (std::adjacent_find(kept.begin(), kept.end()) != kept.end()) return Status::invalid("--layers names a layer twice");
+  if (std::adjacent_find(kept.begin(), kept.end()) != kept.end())
+    return Status::invalid("--layers names a layer twice");
   const auto count = static_cast<int>(t.num_hidden_layers);
   if (kept.front() < 0 || kept.back() >= count) {
     return Status::invalid("--layers: legal layers are 0 to " + std::to_string(count - 1));

@@ -36,8 +36,9 @@ bool has(std::string_view name, std::string_view part) { return name.find(part) 
 
 // Of the inputs of a matrix with unit variance, the outputs get the variance gain^2.
 double gain_of(std::string_view name) {
-  if (ends_with(name, "attn.wq_b.weight") || ends_with(name, "attn.wq_b.scale")) return 2;  // attention that prefers some keys
-  if (ends_with(name, "head.weight") && !has(name, "markov")) return 3;                     // and tokens
+  if (ends_with(name, "attn.wq_b.weight") || ends_with(name, "attn.wq_b.scale"))
+    return 2;                                                            // attention that prefers some keys
+  if (ends_with(name, "head.weight") && !has(name, "markov")) return 3;  // and tokens
   if (has(name, ".ffn.gate.")) return 1.5;
   // What enters the residual is damped, so that it grows slowly with depth.
   if (has(name, ".wo_b.") || has(name, ".w2.") || has(name, ".wo.weight") || has(name, "engram.wkv")) return 0.5;
@@ -124,15 +125,13 @@ int64_t rows_per_piece(const Extent& extent) noexcept {
 }
 
 // Weights that share one scale, in rows.
-int64_t scale_rows(Form form) noexcept {
-  return form == Form::kBlockWeight || form == Form::kBlockScale ? kBlock : 1;
-}
+int64_t scale_rows(Form form) noexcept { return form == Form::kBlockWeight || form == Form::kBlockScale ? kBlock : 1; }
 
 }  // namespace
 
 struct SyntheticWeights::Piece {
   int64_t index = 0;
-  int64_t rows = 0;     // in values
+  int64_t rows = 0;  // in values
   int64_t columns = 0;
   int64_t scale_rows = 1;
 
@@ -243,7 +242,8 @@ void SyntheticWeights::fill_decoded(const TensorSpec& spec, const Piece& piece, 
     for (int64_t column = 0; column < piece.columns; ++column) {
       const int64_t i = row * piece.columns + column;
       const uint8_t exponent = scales[static_cast<size_t>(row / piece.scale_rows * scale_columns + column / kBlock)];
-      const float code = is_fp4 ? e2m1_to_float(fp4_nibble(codes.data(), i)) : e4m3_to_float(codes[static_cast<size_t>(i)]);
+      const float code =
+          is_fp4 ? e2m1_to_float(fp4_nibble(codes.data(), i)) : e4m3_to_float(codes[static_cast<size_t>(i)]);
       const float value = code * e8m0_to_float(exponent);  // exact, in BF16 too
       store(value, spec.dtype, i, out);
     }

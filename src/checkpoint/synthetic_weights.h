@@ -24,7 +24,8 @@ class SyntheticWeights {
   [[nodiscard]] static int64_t num_pieces(const TensorSpec& spec) noexcept;
   // Every piece has at most this size.
   [[nodiscard]] static int64_t piece_bytes(const TensorSpec& spec) noexcept;
-  // Writes piece `index` of the tensor and returns its bytes. REQUIRES: out holds piece_bytes(spec).
+  // Writes piece `index` of the tensor and returns its bytes.
+  // REQUIRES: out holds piece_bytes(spec).
   int64_t fill(const TensorSpec& spec, int64_t index, std::byte* out) const;
 
  private:
@@ -40,7 +41,8 @@ class SyntheticWeights {
   const Storage storage_;
   const uint64_t seed_;
   static constexpr int kCodeBits = 12;
-  std::array<uint8_t, 1 << kCodeBits> e4m3_;  // mostly a bell of standard deviation near 100, each finite code at least once
+  std::array<uint8_t, 1 << kCodeBits>
+      e4m3_;  // mostly a bell of standard deviation near 100, each finite code at least once
   double e4m3_deviation_ = 0;
 };
 

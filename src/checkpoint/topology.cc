@@ -43,7 +43,8 @@ class Deriver {
   void check_sorted(const char* field, const std::vector<int>& ids) {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] < 0 || ids[i] >= num_layers_) {
-        report(field, "has layer " + std::to_string(ids[i]) + ": legal layers are 0 to " + std::to_string(num_layers_ - 1));
+        report(field,
+               "has layer " + std::to_string(ids[i]) + ": legal layers are 0 to " + std::to_string(num_layers_ - 1));
       }
       if (i > 0 && ids[i] <= ids[i - 1]) {
         report(field, "must be ascending without repeats: " + std::to_string(ids[i]) + " follows " +
@@ -55,8 +56,9 @@ class Deriver {
   void check_lists() {
     const int expected = num_layers_ + num_drafts_;
     if (static_cast<int>(text_.compress_ratios.size()) != expected) {
-      report("compress_ratios", "has " + std::to_string(text_.compress_ratios.size()) +
-                                    " entries: num_hidden_layers + num_nextn_predict_layers = " + std::to_string(expected));
+      report("compress_ratios",
+             "has " + std::to_string(text_.compress_ratios.size()) +
+                 " entries: num_hidden_layers + num_nextn_predict_layers = " + std::to_string(expected));
     }
     for (size_t i = 0; i < text_.compress_ratios.size(); ++i) {
       const int value = text_.compress_ratios[i];
@@ -77,7 +79,9 @@ class Deriver {
       report("candidate_source_layer_id", "= " + std::to_string(candidates) + ": must be an index source");
     }
   }
-  static std::string entry(size_t index, int value) { return "[" + std::to_string(index) + "] = " + std::to_string(value) + ": "; }
+  static std::string entry(size_t index, int value) {
+    return "[" + std::to_string(index) + "] = " + std::to_string(value) + ": ";
+  }
   // For lists that may be unsorted.
   static bool is_listed(const std::vector<int>& list, int value) {
     return std::find(list.begin(), list.end(), value) != list.end();
@@ -92,8 +96,11 @@ class Deriver {
     const bool is_owner = contains(text_.kv_source_layer_ids, layer);
     const bool is_source = contains(text_.index_source_layer_ids, layer);
     if (info.ratio == 0) {
-      if (is_owner) report("kv_source_layer_ids", "has layer " + std::to_string(layer) + ", which has ratio 0: nothing to own");
-      if (is_source) report("index_source_layer_ids", "has layer " + std::to_string(layer) + ", which has ratio 0: nothing to select");
+      if (is_owner)
+        report("kv_source_layer_ids", "has layer " + std::to_string(layer) + ", which has ratio 0: nothing to own");
+      if (is_source)
+        report("index_source_layer_ids",
+               "has layer " + std::to_string(layer) + ", which has ratio 0: nothing to select");
       group_owner_ = -1;  // a window layer ends an index group
     } else {
       add_compressed(info, is_owner, is_source);
@@ -103,7 +110,8 @@ class Deriver {
 
   void add_compressed(LayerInfo& info, bool is_owner, bool is_source) {
     const std::string name = "layer " + std::to_string(info.layer);
-    if (is_owner && !is_source) report("kv_source_layer_ids", "has " + name + ", which is not in index_source_layer_ids");
+    if (is_owner && !is_source)
+      report("kv_source_layer_ids", "has " + name + ", which is not in index_source_layer_ids");
     info.role = is_owner ? LayerRole::kFull : is_source ? LayerRole::kReindex : LayerRole::kReuse;
     if (is_owner) {
       owner_of_ratio_[info.ratio] = info.layer;
@@ -116,7 +124,8 @@ class Deriver {
     info.owner = owner_of_ratio_[info.ratio];
     info.index_source = last_source_;
     if (info.owner < 0) {
-      return report("kv_source_layer_ids", "has no owner of ratio " + std::to_string(info.ratio) + " at or before " + name);
+      return report("kv_source_layer_ids",
+                    "has no owner of ratio " + std::to_string(info.ratio) + " at or before " + name);
     }
     const int source_owner = info.index_source == info.layer ? info.owner : owner_at(info.index_source);
     if (info.index_source < 0 || source_owner != info.owner) {
@@ -146,7 +155,8 @@ class Deriver {
     if (info.uses_candidates && info.owner != owner_at(candidates)) {
       report("candidate_source_layer_id", "= " + std::to_string(candidates) + ": layer " + std::to_string(info.layer) +
                                               " would use its candidates, but reads rows of owner " +
-                                              std::to_string(info.owner) + ", not " + std::to_string(owner_at(candidates)));
+                                              std::to_string(info.owner) + ", not " +
+                                              std::to_string(owner_at(candidates)));
     }
   }
 
@@ -174,7 +184,8 @@ std::string_view layer_role_name(LayerRole role) noexcept {
 }
 
 int LayerTopology::count(LayerRole role) const noexcept {
-  return static_cast<int>(std::count_if(layers.begin(), layers.end(), [role](const LayerInfo& l) { return l.role == role; }));
+  return static_cast<int>(
+      std::count_if(layers.begin(), layers.end(), [role](const LayerInfo& l) { return l.role == role; }));
 }
 
 int LayerTopology::owner_ordinal(int layer) const noexcept {

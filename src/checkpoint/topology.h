@@ -1,8 +1,8 @@
 // What each layer does besides its window (runtime.md 0.3), derived from the config and never configured.
 //
-// Front to back: ratio 0 is WINDOW. Otherwise the owner is the nearest KV source at or before the layer that has the same
-// ratio, the index source is the nearest index source at or before it; the layer is FULL if it owns, REINDEX if it is
-// only an index source, REUSE if neither. Index sources behind the candidate source score only its candidate blocks.
+// Front to back: ratio 0 is WINDOW. Otherwise the owner is the nearest KV source at or before the layer that has the
+// same ratio, the index source is the nearest index source at or before it; the layer is FULL if it owns, REINDEX if it
+// is only an index source, REUSE if neither. Index sources behind the candidate source score only its candidate blocks.
 // Threading: plain values.
 #pragma once
 
@@ -26,17 +26,17 @@ enum class LayerRole : uint8_t {
 [[nodiscard]] std::string_view layer_role_name(LayerRole role) noexcept;
 
 struct LayerInfo {
-  int layer = 0;            // backbone layer id, or the stage number of a draft stage
-  bool is_draft = false;    // mtp.<layer> instead of layers.<layer>
-  int ratio = 0;            // tokens per compressed row: 0 (none), 1, 2
+  int layer = 0;          // backbone layer id, or the stage number of a draft stage
+  bool is_draft = false;  // mtp.<layer> instead of layers.<layer>
+  int ratio = 0;          // tokens per compressed row: 0 (none), 1, 2
   LayerRole role = LayerRole::kWindow;
-  int owner = -1;           // layer whose compressed rows it reads; -1 for WINDOW
-  int index_source = -1;    // layer whose selection it reads; -1 for WINDOW
-  int index_group = -1;     // ordinal of the maximal run with equal (ratio, owner, index source); -1 for WINDOW
+  int owner = -1;         // layer whose compressed rows it reads; -1 for WINDOW
+  int index_source = -1;  // layer whose selection it reads; -1 for WINDOW
+  int index_group = -1;   // ordinal of the maximal run with equal (ratio, owner, index source); -1 for WINDOW
   bool is_candidate_source = false;
   bool uses_candidates = false;  // its selection is restricted to the published candidate blocks
-  int engram = -1;          // ordinal in engram_layer_ids, or -1
-  int draft_tap = -1;       // ordinal in dspark_target_layer_ids, or -1
+  int engram = -1;               // ordinal in engram_layer_ids, or -1
+  int draft_tap = -1;            // ordinal in dspark_target_layer_ids, or -1
 
   [[nodiscard]] bool is_full() const noexcept { return role == LayerRole::kFull; }
   // Has an indexer query (indexer.wq_b, weights_proj): FULL or REINDEX.
@@ -46,16 +46,17 @@ struct LayerInfo {
 };
 
 struct LayerTopology {
-  std::vector<LayerInfo> layers;  // the backbone's, in order
-  std::vector<LayerInfo> drafts;  // the draft stages'; all WINDOW
-  std::vector<int> owners;        // FULL layers, ascending
+  std::vector<LayerInfo> layers;   // the backbone's, in order
+  std::vector<LayerInfo> drafts;   // the draft stages'; all WINDOW
+  std::vector<int> owners;         // FULL layers, ascending
   std::vector<int> index_sources;  // FULL and REINDEX layers, ascending
   int candidate_source = -1;
   int num_index_groups = 0;
 
   // Backbone layers of that role; 2, 4, 4, 30 in the published model.
   [[nodiscard]] int count(LayerRole role) const noexcept;
-  // Ordinal of an owner in `owners`. REQUIRES: the layer is FULL.
+  // Ordinal of an owner in `owners`.
+  // REQUIRES: the layer is FULL.
   [[nodiscard]] int owner_ordinal(int layer) const noexcept;
 };
 

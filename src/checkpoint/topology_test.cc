@@ -100,19 +100,24 @@ TEST(Topology, RefusesWhatWouldReadGarbage) {
   EXPECT_THAT(problems_of(small({2, 2}, {1}, {1})), HasSubstr("has no owner of ratio 2 at or before layer 0"));
   EXPECT_THAT(problems_of(small({2, 2}, {0}, {})), HasSubstr("has layer 0, which is not in index_source_layer_ids"));
   EXPECT_THAT(problems_of(small({0, 2}, {0, 1}, {1})), HasSubstr("kv_source_layer_ids has layer 0, which has ratio 0"));
-  EXPECT_THAT(problems_of(small({0, 2}, {1}, {0, 1})), HasSubstr("index_source_layer_ids has layer 0, which has ratio 0"));
+  EXPECT_THAT(problems_of(small({0, 2}, {1}, {0, 1})),
+              HasSubstr("index_source_layer_ids has layer 0, which has ratio 0"));
   EXPECT_THAT(problems_of(small({2, 2}, {1, 0}, {0, 1})), HasSubstr("must be ascending without repeats: 0 follows 1"));
   EXPECT_THAT(problems_of(small({2, 2}, {0}, {0, 0})), HasSubstr("must be ascending without repeats: 0 follows 0"));
   EXPECT_THAT(problems_of(small({2, 2}, {0, 2}, {0})), HasSubstr("has layer 2: legal layers are 0 to 1"));
   EXPECT_THAT(problems_of(small({2, 3}, {0}, {0})), HasSubstr("compress_ratios [1] = 3: legal: 0, 1, 2"));
   // A selection over the rows of another owner.
-  EXPECT_THAT(problems_of(small({2, 1, 2}, {0, 1}, {0, 1})), HasSubstr("has no source of owner 0 for layer 2: the nearest is 1"));
+  EXPECT_THAT(problems_of(small({2, 1, 2}, {0, 1}, {0, 1})),
+              HasSubstr("has no source of owner 0 for layer 2: the nearest is 1"));
 }
 
 TEST(Topology, RefusesIllegalCandidateSources) {
-  EXPECT_THAT(problems_of(small({1, 1}, {0}, {0}, 1)), HasSubstr("candidate_source_layer_id = 1: must be an index source"));
-  EXPECT_THAT(problems_of(small({1, 1}, {0}, {0}, 2)), HasSubstr("candidate_source_layer_id = 2: legal values are -1 (none) and 0 to 1"));
-  EXPECT_THAT(problems_of(small({2, 1}, {0, 1}, {0, 1}, 0)), HasSubstr("layer 1 would use its candidates, but reads rows of owner 1, not 0"));
+  EXPECT_THAT(problems_of(small({1, 1}, {0}, {0}, 1)),
+              HasSubstr("candidate_source_layer_id = 1: must be an index source"));
+  EXPECT_THAT(problems_of(small({1, 1}, {0}, {0}, 2)),
+              HasSubstr("candidate_source_layer_id = 2: legal values are -1 (none) and 0 to 1"));
+  EXPECT_THAT(problems_of(small({2, 1}, {0, 1}, {0, 1}, 0)),
+              HasSubstr("layer 1 would use its candidates, but reads rows of owner 1, not 0"));
   EXPECT_EQ(problems_of(small({1, 1}, {0}, {0, 1}, 0)), "none");
   EXPECT_EQ(problems_of(small({1, 1}, {0}, {0, 1}, 1)), "none");
 }

@@ -14,7 +14,7 @@ Status failure(const char* action, cudaError_t error) {
 Result<std::vector<DeviceInfo>> visible_devices() {
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  // No driver, or one without a device: an empty machine. cudaErrorInsufficientDriver is also what a missing driver gives.
+  // No driver (which also gives cudaErrorInsufficientDriver), or one without a device: an empty machine.
   if (counted == cudaErrorNoDevice || counted == cudaErrorInsufficientDriver) return std::vector<DeviceInfo>();
   if (counted != cudaSuccess) return failure("cannot count devices", counted);
   std::vector<DeviceInfo> devices;

@@ -23,7 +23,7 @@ Status supports_decoder_replay(const checkpoint::LayerTopology& topology) {
   if (topology.owners.empty()) return Status::unsupported("decoder replay needs a layer that owns compressed rows");
   const int first = decoder_layer(topology);
   for (const checkpoint::LayerInfo& layer : topology.layers) {
-    if (layer.layer < first) continue;
+    if (layer.layer <= first) continue;  // the owner's own Engram and selection run on its rows
     if (layer.engram >= 0) {
       return Status::unsupported("decoder replay: Engram layer " + std::to_string(layer.layer) +
                                  " lies behind the last KV owner, layer " + std::to_string(first));

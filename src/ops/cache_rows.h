@@ -1,8 +1,8 @@
 // One row of a cache, through its view, as floats: what the references and the tests read and write.
 //
-// Knows the byte layouts of cache_views.h and the quantizers of base/quantize.h; knows no addresses beyond the view's and no
-// request. Encoding a value that already lies on the format's grid is lossless, so it does not matter whether a caller
-// rounded it before. A NaN stays a NaN. Pure functions, any thread; two threads may not write one row.
+// Knows the byte layouts of cache_views.h and the quantizers of base/quantize.h; knows no addresses beyond the view's
+// and no request. Encoding a value that already lies on the format's grid is lossless, so it does not matter whether a
+// caller rounded it before. A NaN stays a NaN. Pure functions, any thread; two threads may not write one row.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ void encode_row(RowFormat format, const float* values, int64_t dim, std::byte* r
 // One row -> values[dim], exact.
 void decode_row(RowFormat format, const std::byte* row, int64_t dim, float* values) noexcept;
 
-// The power-of-two scale of an FP8 index key or query: 2^ceil(log2(max(amax, 1e-4) / 448)); NaN if a value is not finite.
+// The power-of-two scale of an FP8 index key or query: 2^ceil(log2(max(amax, 1e-4) / 448)); NaN if a value is not
+// finite.
 [[nodiscard]] float fp8_index_scale(const float* values, int64_t dim) noexcept;
 
 // Rounds a key or query to the grid of the index format, in place. REQUIRES: dim is a multiple of 32.

@@ -67,8 +67,8 @@ Status expect_window_ring(const WindowRing& ring, int64_t dim) {
   PS_RETURN_IF_ERROR(expect_row_dim("the window ring", ring.dim));
   PS_RETURN_IF_ERROR(expect_equal("dims of the window ring", ring.dim, "dims of kv", dim));
   PS_RETURN_IF_ERROR(expect(ring.ring_slots > 0, "the window ring has no slots"));
-  PS_RETURN_IF_ERROR(expect(ring.format == RowFormat::kBF16 || ring.format == RowFormat::kMxfp8,
-                            "window rows are BF16 or MXFP8"));
+  PS_RETURN_IF_ERROR(
+      expect(ring.format == RowFormat::kBF16 || ring.format == RowFormat::kMxfp8, "window rows are BF16 or MXFP8"));
   return expect(ring.slot_stride_bytes >= ring.ring_slots * row_bytes(ring.format, ring.dim),
                 "the window rings of two STATE slots overlap");
 }
@@ -95,7 +95,8 @@ Status expect_compressor_ring(const CompressorRing& ring, int64_t dim) {
 Status expect_index_dim(int64_t dim) {
   PS_RETURN_IF_ERROR(expect_row_dim("an index key", dim));
   if (dim <= kMaxIndexDim) return {};
-  return Status::invalid("an index key has " + std::to_string(dim) + " dims, more than " + std::to_string(kMaxIndexDim));
+  return Status::invalid("an index key has " + std::to_string(dim) + " dims, more than " +
+                         std::to_string(kMaxIndexDim));
 }
 
 Status expect_index_plane(const IndexPlane& plane) {

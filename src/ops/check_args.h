@@ -1,7 +1,7 @@
 // Building blocks of check(args): each returns ok, or a Status that names the argument and the numbers that disagree.
 //
-// They look at shapes, dtypes, formats and null pointers only, never at what a pointer points to: the arrays of a batch may lie
-// on a device. A buffer of no rows may be null.
+// They look at shapes, dtypes, formats and null pointers only, never at what a pointer points to: the arrays of a batch
+// may lie on a device. A buffer of no rows may be null.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,8 @@ Status check_router(const RouterArgs& args) {
   PS_RETURN_IF_ERROR(expect_dtype("logits", args.logits, DType::kF32));
   PS_RETURN_IF_ERROR(check_top_k(args.top_k, experts));
   PS_RETURN_IF_ERROR(expect_vector("bias", args.bias, experts));
-  PS_RETURN_IF_ERROR(expect(args.is_image == nullptr || args.bias_image.data != nullptr,
-                            "is_image is given without bias_image"));
+  PS_RETURN_IF_ERROR(
+      expect(args.is_image == nullptr || args.bias_image.data != nullptr, "is_image is given without bias_image"));
   if (args.bias_image.data != nullptr) PS_RETURN_IF_ERROR(expect_vector("bias_image", args.bias_image, experts));
   PS_RETURN_IF_ERROR(expect_array("ids", args.ids, args.logits.rows));
   return expect_array("weights", args.weights, args.logits.rows);

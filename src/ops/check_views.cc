@@ -81,7 +81,8 @@ Status expect_weight(std::string_view name, const Weight& w) {
 
 Status expect_weight(std::string_view name, const Weight& w, int64_t rows, int64_t columns) {
   if (w.rows != rows || w.columns != columns) {
-    return Status::invalid(std::string(name) + " is " + shape(w.rows, w.columns) + ", expected " + shape(rows, columns));
+    return Status::invalid(std::string(name) + " is " + shape(w.rows, w.columns) + ", expected " +
+                           shape(rows, columns));
   }
   return expect_weight(name, w);
 }

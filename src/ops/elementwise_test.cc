@@ -32,7 +32,8 @@ TEST(Rope, GivesTheRecordedAngles) {
     for (int64_t k = 0; k < 64; ++k) x.set(0, k, k % 2 == 0 ? 1.0f : 0.0f);
     ref::rope({x.view(), &position, table.data(), 1, 32, false}, exec);
     EXPECT_NEAR(static_cast<double>(x.at(0, 2 * i)), sample.find("cos")->real().value(), 2e-7) << position << " " << i;
-    EXPECT_NEAR(static_cast<double>(x.at(0, 2 * i + 1)), sample.find("sin")->real().value(), 2e-7) << position << " " << i;
+    EXPECT_NEAR(static_cast<double>(x.at(0, 2 * i + 1)), sample.find("sin")->real().value(), 2e-7)
+        << position << " " << i;
   }
 }
 

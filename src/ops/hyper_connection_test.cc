@@ -50,8 +50,8 @@ struct MixCall {
   VectorData base{std::vector<float>(kMixes), DType::kF32};
   VectorData scale{std::vector<float>(3), DType::kF32};
   std::vector<float> out = std::vector<float>(64);
-  HcMixArgs args{h.view(),   fn.view(),  base.view(), scale.view(), kNormEps,
-                 kHcEps,     20,         out.data(),  out.data() + 8, out.data() + 16};
+  HcMixArgs args{h.view(), fn.view(), base.view(), scale.view(),   kNormEps,
+                 kHcEps,   20,        out.data(),  out.data() + 8, out.data() + 16};
 };
 
 template <typename Spoil>

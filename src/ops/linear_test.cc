@@ -25,7 +25,8 @@ TEST(WeightRows, SliceOfEveryFormatHoldsTheSameRows) {
     ref::linear({x.view(grid), w.view(), whole.view()}, exec);
     ref::linear({x.view(grid), part, slice.view()}, exec);
     for (int64_t t = 0; t < 2; ++t) {
-      for (int64_t n = 0; n < 64; ++n) EXPECT_TRUE(same_bits(slice.at(t, n), whole.at(t, n + 32))) << format_text(format);
+      for (int64_t n = 0; n < 64; ++n)
+        EXPECT_TRUE(same_bits(slice.at(t, n), whole.at(t, n + 32))) << format_text(format);
     }
   }
 }
@@ -51,7 +52,9 @@ TEST(QuantizeMxfp8, GivesTheRecordedVectors) {
 // A valid call, to be spoilt one field at a time.
 struct LinearCall {
   explicit LinearCall(WeightFormat format)
-      : w(format, 64, 96), x(3, 96, DType::kBF16), y(3, 64, DType::kBF16),
+      : w(format, 64, 96),
+        x(3, 96, DType::kBF16),
+        y(3, 64, DType::kBF16),
         args{x.view(is_quantized(format) ? Grid::kMxfp8 : Grid::kNone), w.view(), y.view()} {}
   WeightData w;
   Rows x;
@@ -86,7 +89,8 @@ TEST(CheckLinear, NamesWhatIsWrong) {
   EXPECT_THAT(refused(bf, [](LinearArgs& a) { a.w.data = nullptr; }), HasSubstr("w has no data"));
   EXPECT_THAT(refused(bf, [](LinearArgs& a) { a.w.rows = 0; }), HasSubstr("w is [0, 96]"));
   EXPECT_THAT(refused(bf, [](LinearArgs& a) { a.x.dtype = DType::kF8E4M3; }), HasSubstr("x is F8_E4M3"));
-  EXPECT_THAT(refused(bf, [](LinearArgs& a) { a.x.grid = Grid::kMxfp8; }), HasSubstr("w is BF16, but x is on the MXFP8 grid"));
+  EXPECT_THAT(refused(bf, [](LinearArgs& a) { a.x.grid = Grid::kMxfp8; }),
+              HasSubstr("w is BF16, but x is on the MXFP8 grid"));
   EXPECT_THAT(refused(fp8, [](LinearArgs& a) { a.x.grid = Grid::kNone; }),
               HasSubstr("w is FP8, but x is not on the MXFP8 grid"));
   EXPECT_THAT(refused(fp4, [](LinearArgs& a) { a.x.grid = Grid::kNone; }), HasSubstr("w is FP4, but x is not"));

@@ -1,5 +1,5 @@
-// Scalar reference of sparse attention and of the window ring's writer. Parallel over query rows; a key is decoded once per
-// query row and block, and serves all heads.
+// Scalar reference of sparse attention and of the window ring's writer. Parallel over query rows; a key is decoded once
+// per query row and block, and serves all heads.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,19 +19,17 @@ constexpr float kLowestMax = -1e30f;
 // Where the keys of one query come from, in contract order.
 struct KeyList {
   int32_t request = 0;
-  int32_t first_position = 0;   // of the request in this forward
-  int32_t window_first = 0;     // oldest window position
+  int32_t first_position = 0;  // of the request in this forward
+  int32_t window_first = 0;    // oldest window position
   int64_t window_count = 0;
-  int32_t ring_end = 0;         // window positions below it lie in the ring
+  int32_t ring_end = 0;  // window positions below it lie in the ring
   const int32_t* selected = nullptr;
   int64_t selected_count = 0;
 
   [[nodiscard]] int64_t size() const noexcept { return window_count + selected_count; }
 };
 
-int32_t entry_or_zero(const int32_t* array, int32_t request) noexcept {
-  return array == nullptr ? 0 : array[request];
-}
+int32_t entry_or_zero(const int32_t* array, int32_t request) noexcept { return array == nullptr ? 0 : array[request]; }
 
 KeyList keys_of(const SparseAttentionArgs& args, int32_t row) noexcept {
   const Batch& batch = *args.batch;
@@ -162,8 +160,8 @@ void write_request(const WindowWriteArgs& args, int32_t request, float* values) 
 
 int64_t attention_scratch_bytes(const ScratchBounds& bounds) noexcept {
   const int64_t threads = bounds.threads;
-  return 2 * taken_bytes<float>(threads * bounds.heads * bounds.head_dim) + taken_bytes<Softmax>(threads * bounds.heads) +
-         taken_bytes<float>(threads * kKeyBlock * bounds.head_dim);
+  return 2 * taken_bytes<float>(threads * bounds.heads * bounds.head_dim) +
+         taken_bytes<Softmax>(threads * bounds.heads) + taken_bytes<float>(threads * kKeyBlock * bounds.head_dim);
 }
 
 void sparse_attention(const SparseAttentionArgs& args, Exec& exec) {

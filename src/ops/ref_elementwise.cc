@@ -75,13 +75,15 @@ void scale(const ScaleArgs& args, Exec& exec) {
   });
 }
 
-// Rows move towards the front, so in ascending order each is read before another lands on it. One thread, for that order.
+// Rows move towards the front, so in ascending order each is read before another lands on it. One thread, for that
+// order.
 void compact_rows(const CompactRowsArgs& args, Exec&) {
   auto* data = static_cast<std::byte*>(args.data);
   for (int64_t i = 0; i < args.count; ++i) {
     const int64_t from = args.rows[i];
     PS_DCHECK(from >= i && (i == 0 || from > args.rows[i - 1]), from, i);
-    if (from != i) std::memcpy(data + i * args.row_bytes, data + from * args.row_bytes, static_cast<size_t>(args.row_bytes));
+    if (from != i)
+      std::memcpy(data + i * args.row_bytes, data + from * args.row_bytes, static_cast<size_t>(args.row_bytes));
   }
 }
 

@@ -32,10 +32,10 @@ float gate(float dot) noexcept { return sigmoid(std::copysign(std::sqrt(std::max
 
 // Room for one stream of one row.
 struct StreamScratch {
-  float* h;     // [D]
-  float* key;   // [D]
-  float* q;     // [D] q weights, then t
-  float* k;     // [D] k weights
+  float* h;    // [D]
+  float* key;  // [D]
+  float* q;    // [D] q weights, then t
+  float* k;    // [D] k weights
 };
 
 void mix_stream(const EngramMixArgs& args, int64_t t, int64_t stream, const StreamScratch& row) noexcept {

@@ -1,5 +1,5 @@
-// Scalar references of the indexer. Parallel over query rows. Scores stream through bounded heaps, one block of 8 keys at a
-// time: nothing grows with the context.
+// Scalar references of the indexer. Parallel over query rows. Scores stream through bounded heaps, one block of 8 keys
+// at a time: nothing grows with the context.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -11,18 +11,16 @@
 namespace ps::ops::ref {
 namespace {
 
-float softplus(float z) noexcept {
-  return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp(z))));
-}
+float softplus(float z) noexcept { return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp(z)))); }
 
 // NaN ranks below every number, so that a row always has top_k distinct experts.
 float rank(float score) noexcept { return score == score ? score : -std::numeric_limits<float>::infinity(); }
 
 // One thread's room for a row of the router.
 struct RouterRow {
-  float* scores;     // [E] s_e
-  float* biased;     // [E] what is ranked
-  uint8_t* picked;   // [E]
+  float* scores;    // [E] s_e
+  float* biased;    // [E] what is ranked
+  uint8_t* picked;  // [E]
 };
 
 void route(const RouterArgs& args, int64_t t, const RouterRow& row) noexcept {
@@ -105,8 +103,8 @@ void activate(const MoeArgs& args, const Expert& expert, float g, float* gate, c
   std::fill(gate + size, gate + padded(size), 0.0f);
 }
 
-// Adds the expert's output to total for `count` rows of x: rows[i] with weight weights[i], or, without rows, row first + i
-// with weight 1. REQUIRES: count <= kChunkRows.
+// Adds the expert's output to total for `count` rows of x: rows[i] with weight weights[i], or, without rows, row first
+// + i with weight 1. REQUIRES: count <= kChunkRows.
 void add_expert(const MoeArgs& args, const Expert& expert, const ConstActivations& x, int64_t first, int64_t count,
                 const int32_t* rows, const float* weights, const ExpertScratch& scratch, Exec& exec) {
   const int64_t dim = args.y.columns;
@@ -125,24 +123,22 @@ void add_expert(const MoeArgs& args, const Expert& expert, const ConstActivation
       activate(args, expert, weights != nullptr ? weights[i] : 1.0f, scratch.gate + i * inner, scratch.up + i * inner);
     }
   });
-  multiply(scratch.gate, count, expert.w2, scratch.panels, exec, [&](int64_t i, int64_t n, float dot) {
-    scratch.total[row_of(i) * dim + n] += round_to(args.y.dtype, dot);
-  });
+  multiply(scratch.gate, count, expert.w2, scratch.panels, exec,
+           [&](int64_t i, int64_t n, float dot) { scratch.total[row_of(i) * dim + n] += round_to(args.y.dtype, dot); });
 }
 
 }  // namespace
 
 int64_t moe_scratch_bytes(const ScratchBounds& bounds) noexcept {
-  const int64_t router = taken_bytes<float>(bounds.threads * bounds.experts) * 2 +
-                         taken_bytes<uint8_t>(bounds.threads * bounds.experts);
+  const int64_t router =
+      taken_bytes<float>(bounds.threads * bounds.experts) * 2 + taken_bytes<uint8_t>(bounds.threads * bounds.experts);
   const int64_t pairs = bounds.tokens * bounds.experts_per_token;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
   const int64_t widest = padded(std::max(bounds.columns, bounds.intermediate));
-  const int64_t experts = taken_bytes<int64_t>(bounds.experts + 1) * 2 + taken_bytes<int32_t>(pairs) +
-                          taken_bytes<float>(pairs) + taken_bytes<float>(chunk * padded(bounds.columns)) +
-                          taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
-                          taken_bytes<float>(bounds.threads * kPanelRows * widest) +
-                          taken_bytes<float>(bounds.tokens * bounds.columns);
+  const int64_t experts =
+      taken_bytes<int64_t>(bounds.experts + 1) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
+      taken_bytes<float>(chunk * padded(bounds.columns)) + taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
+      taken_bytes<float>(bounds.threads * kPanelRows * widest) + taken_bytes<float>(bounds.tokens * bounds.columns);
   return std::max(router, experts);
 }
 
@@ -166,11 +162,11 @@ void moe(const MoeArgs& args, Exec& exec) {
   const int64_t chunk = std::min(tokens, kChunkRows);
   int64_t inner = args.shared.w1.rows;
   for (int32_t e = 0; e < args.expert_count; ++e) inner = std::max(inner, args.experts[e].w1.rows);
-  const ExpertScratch scratch{
-      exec.scratch.take<float>(chunk * padded(dim)), exec.scratch.take<float>(chunk * padded(inner)),
-      exec.scratch.take<float>(chunk * padded(inner)),
-      exec.scratch.take<float>(exec.pool.threads() * kPanelRows * padded(std::max(dim, inner))),
-      exec.scratch.take<float>(tokens * dim)};
+  const ExpertScratch scratch{exec.scratch.take<float>(chunk * padded(dim)),
+                              exec.scratch.take<float>(chunk * padded(inner)),
+                              exec.scratch.take<float>(chunk * padded(inner)),
+                              exec.scratch.take<float>(exec.pool.threads() * kPanelRows * padded(std::max(dim, inner))),
+                              exec.scratch.take<float>(tokens * dim)};
   std::fill(scratch.total, scratch.total + tokens * dim, 0.0f);
   // One expert after the other, the shared one last: every row sums its experts in ascending id.
   for (int32_t e = 0; e < args.expert_count; ++e) {

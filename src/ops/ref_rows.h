@@ -1,10 +1,10 @@
-// Building blocks of the scalar reference: activations as float rows, weights decoded in panels of rows, and their product in the
-// canonical order of linear.h. Internal to the reference backend.
+// Building blocks of the scalar reference: activations as float rows, weights decoded in panels of rows, and their
+// product in the canonical order of linear.h. Internal to the reference backend.
 //
 // A panel holds kPanelRows rows of W side by side, panel[k * kPanelRows + lane], so that one pass over a row of x gives
-// kPanelRows dot products. Each lane is the scalar loop of canonical_dot: lanes never meet, so neither the panel a row of W
-// falls into nor the rows of x that share a call can change a result.
-// REQUIRES: everything that computes runs inside ThreadPool::parallel_for (subnormals count as zero).
+// kPanelRows dot products. Each lane is the scalar loop of canonical_dot: lanes never meet, so neither the panel a row
+// of W falls into nor the rows of x that share a call can change a result. REQUIRES: everything that computes runs
+// inside ThreadPool::parallel_for (subnormals count as zero).
 #pragma once
 
 #include <algorithm>
@@ -45,9 +45,9 @@ void load_padded_row(const ConstActivations& x, int64_t row, float* out) noexcep
 void load_values(const ConstActivations& x, int64_t row, int64_t first, int64_t count, float* out) noexcept;
 void store_values(const Activations& y, int64_t row, int64_t first, int64_t count, const float* values) noexcept;
 
-// W[n][first ...] as floats, `count` values: code * 2^(scale - 127), exact in BF16. A product that is subnormal counts as zero,
-// as it does in the dot product; one that is normal is kept also where the scale alone is subnormal (code 0). Scale 255 gives
-// NaN. REQUIRES: first and count are multiples of 32 if W is quantized.
+// W[n][first ...] as floats, `count` values: code * 2^(scale - 127), exact in BF16. A product that is subnormal counts
+// as zero, as it does in the dot product; one that is normal is kept also where the scale alone is subnormal (code 0).
+// Scale 255 gives NaN. REQUIRES: first and count are multiples of 32 if W is quantized.
 void decode_weights(const Weight& w, int64_t n, int64_t first, int64_t count, float* out) noexcept;
 
 // Rows [first, first + kPanelRows) of W in panel order, zero where W has no more rows or columns.
@@ -55,7 +55,8 @@ void decode_weights(const Weight& w, int64_t n, int64_t first, int64_t count, fl
 void decode_panel(const Weight& w, int64_t first, float* panel) noexcept;
 
 // The canonical dot product of x with each row of the panel.
-[[nodiscard]] std::array<float, kPanelRows> panel_dot(const float* panel, const float* x, int64_t padded_columns) noexcept;
+[[nodiscard]] std::array<float, kPanelRows> panel_dot(const float* panel, const float* x,
+                                                      int64_t padded_columns) noexcept;
 
 // Calls emit(t, n, dot(row t of x, row n of W)) for t in [0, rows), from several threads, once for every (t, n).
 // x has `rows` rows of padded(w.columns) values; `panels` has room for one panel per thread.

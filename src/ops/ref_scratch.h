@@ -1,5 +1,5 @@
-// What the reference ops take from Exec::scratch, at most, within the bounds: one function per file of ops. An op gives all
-// of it back, so reference_table().scratch_bytes is the largest of them. Internal to the reference backend.
+// What the reference ops take from Exec::scratch, at most, within the bounds: one function per file of ops. An op gives
+// all of it back, so reference_table().scratch_bytes is the largest of them. Internal to the reference backend.
 #pragma once
 
 #include <cstdint>

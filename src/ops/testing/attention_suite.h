@@ -1,5 +1,5 @@
-// Sparse attention on every table under test. The cache holds exactly what a query may read and is poison elsewhere, so a wrong
-// address or a wrong bound shows as NaN.
+// Sparse attention on every table under test. The cache holds exactly what a query may read and is poison elsewhere, so
+// a wrong address or a wrong bound shows as NaN.
 #pragma once
 
 #include <map>
@@ -23,7 +23,8 @@ struct AttentionScene {
   // The exact row of a position, as the ring holds it, and the row that this forward computes for it. They differ below
   // cached_until only, where a recomputed row is approximate.
   [[nodiscard]] Row exact_row(size_t request, int32_t position) const {
-    return on_mxfp8_grid(random_row(seed + 1000 * request + static_cast<uint64_t>(position) + 17, shape.dim, magnitude));
+    return on_mxfp8_grid(
+        random_row(seed + 1000 * request + static_cast<uint64_t>(position) + 17, shape.dim, magnitude));
   }
   [[nodiscard]] Row forward_row(size_t request, const RequestRows& rows, int32_t position) const {
     if (position >= rows.cached_until) return exact_row(request, position);
@@ -48,7 +49,8 @@ struct AttentionScene {
   }
 };
 
-// The oldest window position that the query at `position` sees, and the first that comes from this forward (runtime.md 3.3).
+// The oldest window position that the query at `position` sees, and the first that comes from this forward (runtime.md
+// 3.3).
 struct WindowSpan {
   int32_t first = 0;
   int32_t ring_end = 0;
@@ -62,8 +64,11 @@ inline WindowSpan window_span(const RequestRows& rows, int32_t position, int32_t
 class AttentionRun {
  public:
   AttentionRun(const AttentionScene& scene, TestBatch& batch)
-      : scene_(scene), batch_(batch), cache_(scene.shape),
-        kv_(batch->tokens, scene.shape.dim, scene.compute), q_(batch->tokens, scene.heads * scene.shape.dim, scene.compute),
+      : scene_(scene),
+        batch_(batch),
+        cache_(scene.shape),
+        kv_(batch->tokens, scene.shape.dim, scene.compute),
+        q_(batch->tokens, scene.heads * scene.shape.dim, scene.compute),
         o_(batch->tokens, scene.heads * scene.shape.dim, scene.compute),
         selected_(static_cast<size_t>(batch->tokens) * static_cast<size_t>(std::max(scene.top_k, 1)), -1) {
     for (int32_t h = 0; h < scene.heads; ++h) sink_.push_back(0.5f - static_cast<float>(h));
@@ -138,7 +143,7 @@ class AttentionRun {
 
   [[nodiscard]] Rows& output() { return o_; }
   [[nodiscard]] Rows& queries() { return q_; }
-  [[nodiscard]] TestCache& cache() { return cache_; }
+  [[nodiscard]] const Rows& keys_of_forward() const { return kv_; }
 
  private:
   // The ring after all positions below the first one not yet cached.
@@ -146,7 +151,8 @@ class AttentionRun {
     const RequestRows& rows = batch_.requests()[s];
     const int32_t end = std::max(rows.start, rows.cached_until);
     for (int32_t p = std::max({0, end - scene_.shape.ring_slots, rows.window_start}); p < end; ++p) {
-      encode_row(scene_.shape.window_format, scene_.exact_row(s, p).data(), scene_.shape.dim, cache_.window.row(rows.slot, p));
+      encode_row(scene_.shape.window_format, scene_.exact_row(s, p).data(), scene_.shape.dim,
+                 cache_.window.row(rows.slot, p));
     }
   }
   void fill_row(int32_t row) {
@@ -205,7 +211,7 @@ TEST_P(AttentionSuite, EqualsTheContractInEveryFormat) {
       for (const int32_t top_k : {0, 5, 30}) {
         for (const int32_t ratio : {1, 2}) {
           SCOPED_TRACE(testing::Message() << "f32 " << (compute == DType::kF32) << " packed " << packed << " top_k "
-                                            << top_k << " ratio " << ratio);
+                                          << top_k << " ratio " << ratio);
           AttentionScene scene;
           scene.compute = compute;
           scene.shape.window_format = packed ? RowFormat::kMxfp8 : RowFormat::kBF16;
@@ -221,8 +227,8 @@ TEST_P(AttentionSuite, EqualsTheContractInEveryFormat) {
   }
 }
 
-// Lengths around the window and around blocks of 64 keys, with a full-size window and a selection of several blocks; the last
-// row alone, and in chunks that cross the ring (pitfalls C1).
+// Lengths around the window and around blocks of 64 keys, with a full-size window and a selection of several blocks;
+// the last row alone, and in chunks that cross the ring (pitfalls C1).
 TEST_P(AttentionSuite, LengthsAroundTheWindow) {
   for (const int32_t ring_slots : {128, 133}) {
     std::vector<RequestRows> requests;
@@ -263,7 +269,7 @@ TEST_P(AttentionSuite, PaddingGivesZero) {
   attend_and_expect(scene, nothing);
 }
 
-// No key at all: an empty window and nothing selected, also where the sink alone would give 0 / inf.
+// No key at all: an empty window and nothing selected, whatever the sink.
 TEST_P(AttentionSuite, NoKeyGivesZero) {
   AttentionScene scene;
   scene.top_k = 4;
@@ -271,6 +277,11 @@ TEST_P(AttentionSuite, NoKeyGivesZero) {
   TestBatch batch({{0, 1, 2, scattered_pages(0, 1)}, {0, 4, 3, scattered_pages(1, 1)}});
   AttentionRun run(scene, batch);
   attend_and_expect(run);
+  for (const float value : run.output().row(0)) EXPECT_TRUE(same_bits(value, 0.0f));
+  const std::vector<float> no_sink(2, -std::numeric_limits<float>::infinity());
+  SparseAttentionArgs args = run.args();
+  args.sink.data = reinterpret_cast<const std::byte*>(no_sink.data());
+  attend(run, args);
   for (const float value : run.output().row(0)) EXPECT_TRUE(same_bits(value, 0.0f));
   // A window that starts above the query.
   scene.window = 13;
@@ -403,6 +414,26 @@ TEST_P(AttentionSuite, ExtremeScoresAndSinks) {
         for (const float value : got) ASSERT_TRUE(std::isfinite(value));
       }
     }
+  }
+}
+
+// What a row leaves in scratch does not reach the next one.
+TEST_P(AttentionSuite, NanInAKeyStaysInItsRequest) {
+  AttentionScene scene;
+  scene.top_k = 5;
+  TestBatch batch({{0, 12, 1, scattered_pages(1, 2)}, {0, 12, 2, scattered_pages(2, 2)}});
+  AttentionRun clean(scene, batch);
+  attend_and_expect(clean);
+  AttentionRun run(scene, batch);
+  SparseAttentionArgs args = run.args();
+  Rows kv = run.keys_of_forward();
+  set_row(kv, 5, Row(32, std::numeric_limits<float>::quiet_NaN()));
+  args.kv = kv.view(Grid::kMxfp8);
+  attend(run, args, 1);
+  for (int32_t row = 0; row < 24; ++row) {
+    const bool sees_it = row >= 5 && row < 12;
+    EXPECT_EQ(std::isnan(run.output().at(row, 0)), sees_it) << row;
+    if (!sees_it) expect_same_row("row " + std::to_string(row), run.output(), row, clean.output(), row);
   }
 }
 

@@ -1,4 +1,5 @@
-// What the tests of the cache ops share beyond op_fixture.h: rows of values, poisoned caches, and batches with their plans.
+// What the tests of the cache ops share beyond op_fixture.h: rows of values, poisoned caches, and batches with their
+// plans.
 //
 // Everything that an op must not read is filled with 0xFF, which every row format decodes to NaN.
 #pragma once
@@ -81,7 +82,7 @@ class TestCache {
     const bool is_fp4 = shape.index_format == IndexFormat::kFp4;
     keys_.assign(static_cast<size_t>(keys * (is_fp4 ? shape.index_dim / 2 : shape.index_dim + 4)), kPoison);
     key_scales_.assign(static_cast<size_t>(keys * shape.index_dim / 32), kPoison);
-    index = {keys_.data(), is_fp4 ? key_scales_.data() : nullptr, rows_per_page, shape.ratio, shape.index_dim,
+    index = {keys_.data(),      is_fp4 ? key_scales_.data() : nullptr, rows_per_page, shape.ratio, shape.index_dim,
              shape.index_format};
     const int64_t field = int64_t{shape.compressor_slots} * shape.dim * 4;
     const int64_t pending_bytes = 2 * field + 64;
@@ -174,7 +175,7 @@ class TestBatch {
   }
   // The rows that the compressor ring keeps, with a padding row in front.
   [[nodiscard]] std::vector<CompressorRingRow> ring_rows(int32_t retained) const {
-    std::vector<CompressorRingRow> plan(1);
+    std::vector<CompressorRingRow> plan = {{-1, 0, 4}};
     for (int32_t row = 0; row < batch_.tokens; ++row) {
       const int32_t s = batch_.request_of_row[row];
       if (s >= 0 && row >= batch_.row_start[s + 1] - retained) plan.push_back({row, s, batch_.positions[row]});

@@ -1,5 +1,6 @@
-// The ops that write the cache, on every table under test: the window ring, the compressor ring, compressed rows and index keys,
-// and the pooling that reads the compressor ring. Each test also looks at every byte that must stay as it is.
+// The ops that write the cache, on every table under test: the window ring, the compressor ring, compressed rows and
+// index keys, and the pooling that reads the compressor ring. Each test also looks at every byte that must stay as it
+// is.
 #pragma once
 
 #include <map>
@@ -22,10 +23,12 @@ class CacheWriteSuite : public OpSuite {
 
 // The window row of a request's position.
 inline Row window_row(size_t request, int32_t position, int64_t dim) {
-  return on_mxfp8_grid(random_row(1000 * request + static_cast<uint64_t>(position), dim, position % 3 == 0 ? 900.0f : 1.0f));
+  return on_mxfp8_grid(
+      random_row(1000 * request + static_cast<uint64_t>(position), dim, position % 3 == 0 ? 900.0f : 1.0f));
 }
 
-// Runs window_write on poisoned rings and expects, in every slot, exactly the rows named in `written` (request, position).
+// Runs window_write on poisoned rings and expects, in every slot, exactly the rows named in `written` (request,
+// position).
 struct WindowExpectation {
   RowFormat format = RowFormat::kBF16;
   int32_t ring_slots = 13;
@@ -114,7 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Tables, WindowWriteSuite, testing::ValuesIn(tables_unde
 
 // Pending (kv, score) of a request's position.
 inline Row pending(size_t request, int32_t position, int64_t dim, bool is_score) {
-  return random_row(1000 * request + static_cast<uint64_t>(position) + (is_score ? 7000000 : 0), dim, is_score ? 6.0f : 2.0f);
+  return random_row(1000 * request + static_cast<uint64_t>(position) + (is_score ? 7000000 : 0), dim,
+                    is_score ? 6.0f : 2.0f);
 }
 
 // The contract of compressor_pool, channel by channel.
@@ -134,18 +138,32 @@ inline Row literal_pool(const Row& v0, const Row& s0, const Row& v1, const Row& 
 
 class CompressorSuite : public CacheWriteSuite {
  protected:
-  // kv and score of the batch's rows.
-  struct Inputs {
-    Inputs(const TestBatch& batch, int64_t dim) : kv(batch->tokens, dim, DType::kF32), score(batch->tokens, dim, DType::kF32) {
+  // kv and score of the batch's rows. A row in front of them is what an op would read that took the -1 of padding for a
+  // row.
+  class Inputs {
+   public:
+    Inputs(const TestBatch& batch, int64_t dim)
+        : kv_(batch->tokens + 1, dim, DType::kF32), score_(batch->tokens + 1, dim, DType::kF32) {
       for (int32_t row = 0; row < batch->tokens; ++row) {
         const int32_t s = batch->request_of_row[row];
         if (s < 0) continue;
-        set_row(kv, row, pending(static_cast<size_t>(s), batch->positions[row], dim, false));
-        set_row(score, row, pending(static_cast<size_t>(s), batch->positions[row], dim, true));
+        set_row(kv_, row + 1, pending(static_cast<size_t>(s), batch->positions[row], dim, false));
+        set_row(score_, row + 1, pending(static_cast<size_t>(s), batch->positions[row], dim, true));
       }
+      set_row(kv_, 0, Row(static_cast<size_t>(dim), 123.0f));
+      set_row(score_, 0, Row(static_cast<size_t>(dim), 123.0f));
     }
-    Rows kv;
-    Rows score;
+    [[nodiscard]] ConstActivations kv() const { return without_first(kv_.view()); }
+    [[nodiscard]] ConstActivations score() const { return without_first(score_.view()); }
+
+   private:
+    static ConstActivations without_first(ConstActivations view) {
+      view.data = static_cast<const float*>(view.data) + view.stride;
+      --view.rows;
+      return view;
+    }
+    Rows kv_;
+    Rows score_;
   };
   static void keep(TestCache& cache, const TestBatch& batch, size_t request, int32_t position) {
     const int32_t slot = batch.requests()[request].slot;
@@ -156,8 +174,8 @@ class CompressorSuite : public CacheWriteSuite {
   }
 };
 
-// The requests of runtime.md 4.1 with a ratio of 2: groups that close inside the chunk, and groups whose first half waits in
-// the ring. Everything else in the rings is poison.
+// The requests of runtime.md 4.1 with a ratio of 2: groups that close inside the chunk, and groups whose first half
+// waits in the ring. Everything else in the rings is poison.
 TEST_P(CompressorSuite, PoolsGroupsFromTheChunkAndFromTheRing) {
   for (const DType latent_dtype : {DType::kF32, DType::kBF16}) {
     for (const int threads : kThreadCounts) {
@@ -174,7 +192,7 @@ TEST_P(CompressorSuite, PoolsGroupsFromTheChunkAndFromTheRing) {
       Rows latent(6, shape.dim, latent_dtype);
       set_row(latent, 0, Row(64, 3.0f));  // a padding group's row stays
       run_op(table().compressor_pool,
-             CompressorPoolArgs{inputs.kv.view(), inputs.score.view(), batch.get(), groups.data(), 6, cache.compressor,
+             CompressorPoolArgs{inputs.kv(), inputs.score(), batch.get(), groups.data(), 6, cache.compressor,
                                 latent.view()},
              bounds(batch, shape.dim), threads);
       EXPECT_EQ(cache.bytes(), before);
@@ -182,8 +200,8 @@ TEST_P(CompressorSuite, PoolsGroupsFromTheChunkAndFromTheRing) {
       for (size_t g = 1; g < groups.size(); ++g) {
         const auto s = static_cast<size_t>(groups[g].request);
         const int32_t p = groups[g].position;
-        const Row want = literal_pool(pending(s, p - 1, 64, false), pending(s, p - 1, 64, true), pending(s, p, 64, false),
-                                      pending(s, p, 64, true), latent_dtype);
+        const Row want = literal_pool(pending(s, p - 1, 64, false), pending(s, p - 1, 64, true),
+                                      pending(s, p, 64, false), pending(s, p, 64, true), latent_dtype);
         const Row got = latent.row(static_cast<int64_t>(g));
         if (is_bitwise()) expect_same_floats("group " + std::to_string(g), got, want);
         // The weights and the products carry a few roundings of values below 2.
@@ -237,7 +255,7 @@ TEST_P(CompressorSuite, RingKeepsPlannedRows) {
         if (row.row >= 0) keep(expected, batch, static_cast<size_t>(row.request), row.position);
       }
       run_op(table().compressor_ring_write,
-             CompressorRingWriteArgs{inputs.kv.view(), inputs.score.view(), batch.get(), rows.data(),
+             CompressorRingWriteArgs{inputs.kv(), inputs.score(), batch.get(), rows.data(),
                                      static_cast<int32_t>(rows.size()), cache.compressor},
              bounds(batch, shape.dim), threads);
       EXPECT_EQ(cache.bytes(), expected.bytes());
@@ -317,7 +335,8 @@ TEST_P(CompressedStoreSuite, StoresRoundedRowsWhereTheBlockTableSays) {
       }
       const Rows latent = latents(groups, shape.dim, c.compute);
       run_op(table().compressed_store,
-             CompressedStoreArgs{latent.view(), batch.get(), groups.data(), static_cast<int32_t>(groups.size()), cache.main},
+             CompressedStoreArgs{latent.view(), batch.get(), groups.data(), static_cast<int32_t>(groups.size()),
+                                 cache.main},
              bounds(batch, shape.dim), threads);
       EXPECT_EQ(cache.bytes(), expected.bytes());
       for (const CompressedGroup& group : groups) {
@@ -349,9 +368,10 @@ TEST_P(CompressedStoreSuite, StoresIndexKeysOfBothFormats) {
         encode_index_key(expected.index, expected.index.flat_row(pages, group.position / c.ratio), key.data());
       }
       const Rows key = latents(groups, shape.index_dim, c.compute);
-      run_op(table().index_key_store,
-             IndexKeyStoreArgs{key.view(), batch.get(), groups.data(), static_cast<int32_t>(groups.size()), cache.index},
-             bounds(batch, shape.dim), threads);
+      run_op(
+          table().index_key_store,
+          IndexKeyStoreArgs{key.view(), batch.get(), groups.data(), static_cast<int32_t>(groups.size()), cache.index},
+          bounds(batch, shape.dim), threads);
       EXPECT_EQ(cache.bytes(), expected.bytes());
       for (const CompressedGroup& group : groups) {
         if (!is_kept(batch, group)) continue;

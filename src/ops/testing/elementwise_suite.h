@@ -44,8 +44,8 @@ class RmsNormSuite : public OpSuite {
  protected:
   [[nodiscard]] Rows norm(const Rows& x, const VectorData& w, float eps, DType y_dtype, int threads = 1) const {
     Rows y(x.rows(), x.columns(), y_dtype);
-    run_op(table().rms_norm, RmsNormArgs{x.view(), w.view(), y.view(), eps}, {.tokens = x.rows(), .columns = x.columns()},
-           threads);
+    run_op(table().rms_norm, RmsNormArgs{x.view(), w.view(), y.view(), eps},
+           {.tokens = x.rows(), .columns = x.columns()}, threads);
     EXPECT_TRUE(y.gaps_intact());
     return y;
   }
@@ -62,7 +62,8 @@ inline std::vector<float> contract_norm(const std::vector<float>& x, const Vecto
 
 inline Bounded exact_norm(const std::vector<float>& x, const VectorData& w, float eps, int64_t k, DType dtype) {
   double sum = 0;
-  for (float value : x) sum += static_cast<double>(flush_subnormal(value)) * static_cast<double>(flush_subnormal(value));
+  for (float value : x)
+    sum += static_cast<double>(flush_subnormal(value)) * static_cast<double>(flush_subnormal(value));
   const double size = static_cast<double>(x.size());
   const double y = static_cast<double>(w.at(k)) * static_cast<double>(flush_subnormal(x[static_cast<size_t>(k)])) /
                    std::sqrt(sum / size + static_cast<double>(eps));
@@ -128,7 +129,8 @@ class RopeSuite : public OpSuite {
 // f_i = base^(-2i / channels)
 inline std::vector<float> rope_frequencies(int32_t pairs, double base = 10000) {
   std::vector<float> frequencies;
-  for (int32_t i = 0; i < pairs; ++i) frequencies.push_back(static_cast<float>(std::pow(base, -1.0 * i / std::max(pairs, 1))));
+  for (int32_t i = 0; i < pairs; ++i)
+    frequencies.push_back(static_cast<float>(std::pow(base, -1.0 * i / std::max(pairs, 1))));
   return frequencies;
 }
 
@@ -139,8 +141,7 @@ inline Rows contract_rope(const Rows& x, const RopeShape& shape, const std::vect
   for (int64_t t = 0; t < x.rows(); ++t) {
     for (int64_t head = 0; head < shape.heads; ++head) {
       for (int64_t i = 0; i < shape.pairs; ++i) {
-        const float angle =
-            static_cast<float>(positions[static_cast<size_t>(t)]) * frequencies[static_cast<size_t>(i)];
+        const float angle = static_cast<float>(positions[static_cast<size_t>(t)]) * frequencies[static_cast<size_t>(i)];
         const auto c = static_cast<float>(std::cos(static_cast<double>(angle)));
         auto s = static_cast<float>(std::sin(static_cast<double>(angle)));
         if (inverse) s = -s;
@@ -158,8 +159,8 @@ inline Rows contract_rope(const Rows& x, const RopeShape& shape, const std::vect
 TEST_P(RopeSuite, RotatesTheLastChannelsOfEveryHead) {
   uint64_t seed = 100;
   const std::vector<int32_t> positions = {0, 1, 127, 128, 65535, 1048575, 3};
-  for (const RopeShape& shape : {RopeShape{1, 2, 1}, RopeShape{3, 16, 4}, RopeShape{2, 64, 32}, RopeShape{4, 10, 5},
-                                 RopeShape{5, 8, 0}}) {
+  for (const RopeShape& shape :
+       {RopeShape{1, 2, 1}, RopeShape{3, 16, 4}, RopeShape{2, 64, 32}, RopeShape{4, 10, 5}, RopeShape{5, 8, 0}}) {
     for (DType dtype : kComputeDtypes) {
       for (bool inverse : {false, true}) {
         Pcg64 random(++seed);
@@ -220,7 +221,8 @@ TEST_P(ScaleSuite, IsOneRoundedProduct) {
 class CompactRowsSuite : public OpSuite {};
 
 TEST_P(CompactRowsSuite, KeepsTheChosenRowsInOrder) {
-  for (const std::vector<int32_t>& rows : {std::vector<int32_t>{}, {0}, {6}, {0, 1, 2, 3, 4, 5, 6}, {1, 2, 6}, {0, 2, 3, 5}}) {
+  for (const std::vector<int32_t>& rows :
+       {std::vector<int32_t>{}, {0}, {6}, {0, 1, 2, 3, 4, 5, 6}, {1, 2, 6}, {0, 2, 3, 5}}) {
     for (int64_t row_bytes : {1, 4, 10}) {
       std::vector<uint8_t> data;
       for (int64_t i = 0; i < 7 * row_bytes; ++i) data.push_back(static_cast<uint8_t>(i));

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/hyper_connection.h"
+#include "ops/numerics.h"
 #include "ops/testing/op_fixture.h"
 #include "ops/testing/weight_data.h"
 
@@ -80,8 +81,8 @@ class HcMixSuite : public OpSuite {
     const auto rows = static_cast<size_t>(h.rows());
     HcMixes mixes{std::vector<float>(rows * 4), std::vector<float>(rows * 4), std::vector<float>(rows * 16)};
     run_op(table().hc_mix,
-           HcMixArgs{h.view(), p.fn.view(), p.base.view(), p.scale.view(), kNormEps, kHcEps, iterations, mixes.pre.data(),
-                     mixes.post.data(), mixes.combine.data()},
+           HcMixArgs{h.view(), p.fn.view(), p.base.view(), p.scale.view(), kNormEps, kHcEps, iterations,
+                     mixes.pre.data(), mixes.post.data(), mixes.combine.data()},
            {.tokens = h.rows(), .columns = h.columns()}, threads);
     return mixes;
   }
@@ -120,7 +121,8 @@ inline void expect_close_to_exact(const HcMixes& actual, const Rows& h, const Hc
     std::array<double, kMixes> z;
     double error = 0;
     for (int64_t n = 0; n < kMixes; ++n) {
-      const Bounded dot = exact_dot(v, p.fn.row(n), canonical_steps(h.columns()) + static_cast<double>(h.columns()) / 32);
+      const Bounded dot =
+          exact_dot(v, p.fn.row(n), canonical_steps(h.columns()) + static_cast<double>(h.columns()) / 32);
       z[static_cast<size_t>(n)] = dot.value * rho;
       error = std::max(error, dot.bound * rho);
     }
@@ -185,10 +187,11 @@ TEST_P(HcMixSuite, ExtremeRowsStayFinite) {
 
 class HcCollapseSuite : public OpSuite {
  protected:
-  [[nodiscard]] Rows collapse(const Rows& h, const std::vector<float>& pre, const std::vector<int32_t>* rows, DType dtype,
-                              int threads = 1) const {
+  [[nodiscard]] Rows collapse(const Rows& h, const std::vector<float>& pre, const std::vector<int32_t>* rows,
+                              DType dtype, int threads = 1) const {
     Rows x(rows != nullptr ? static_cast<int64_t>(rows->size()) : h.rows(), h.columns() / 4, dtype);
-    run_op(table().hc_collapse, HcCollapseArgs{h.view(), pre.data(), rows != nullptr ? rows->data() : nullptr, x.view()},
+    run_op(table().hc_collapse,
+           HcCollapseArgs{h.view(), pre.data(), rows != nullptr ? rows->data() : nullptr, x.view()},
            {.tokens = h.rows(), .columns = h.columns()}, threads);
     EXPECT_TRUE(x.gaps_intact());
     return x;
@@ -207,7 +210,8 @@ TEST_P(HcCollapseSuite, FollowsTheContract) {
       for (int64_t t = 0; t < 6; ++t) {
         for (int64_t k = 0; k < dim; ++k) {
           float value = pre[static_cast<size_t>(t * 4)] * h.at(t, k);
-          for (int64_t c = 1; c < 4; ++c) value = std::fma(pre[static_cast<size_t>(t * 4 + c)], h.at(t, c * dim + k), value);
+          for (int64_t c = 1; c < 4; ++c)
+            value = std::fma(pre[static_cast<size_t>(t * 4 + c)], h.at(t, c * dim + k), value);
           bits.set(t, k, value);
         }
       }

@@ -1,7 +1,7 @@
 // The indexer on every table under test: quantized queries, and selections against a sort of all scores.
 //
-// Scenes of small integers have exact scores in any order of summation and many ties; they hold for every table. Scenes of
-// random values hold for tables that compute in the canonical order.
+// Scenes of small integers have exact scores in any order of summation and many ties; they hold for every table. Scenes
+// of random values hold for tables that compute in the canonical order.
 #pragma once
 
 #include <set>
@@ -45,8 +45,11 @@ struct IndexScene {
 class IndexRun {
  public:
   IndexRun(const IndexScene& scene, const TestBatch& batch)
-      : scene_(scene), batch_(batch), cache_(scene.shape),
-        q_(batch->tokens, scene.heads * scene.shape.index_dim, scene.compute), weights_(batch->tokens, scene.heads, scene.compute),
+      : scene_(scene),
+        batch_(batch),
+        cache_(scene.shape),
+        q_(batch->tokens, scene.heads * scene.shape.index_dim, scene.compute),
+        weights_(batch->tokens, scene.heads, scene.compute),
         selected_(static_cast<size_t>(batch->tokens * scene.top_k), kUntouched),
         candidates_(static_cast<size_t>(batch->tokens * scene.candidate_blocks), kUntouched) {
     for (size_t s = 0; s < batch.requests().size(); ++s) {
@@ -70,7 +73,9 @@ class IndexRun {
     keys_[request].resize(std::max(keys_[request].size(), static_cast<size_t>(index) + 1));
     keys_[request][static_cast<size_t>(index)] = key;
   }
-  void set_query(int32_t row, int32_t head, const Row& query) { set_row(q_, row, query, head * scene_.shape.index_dim); }
+  void set_query(int32_t row, int32_t head, const Row& query) {
+    set_row(q_, row, query, head * scene_.shape.index_dim);
+  }
   Rows& weights() { return weights_; }
 
   [[nodiscard]] IndexSelectArgs args() {
@@ -127,7 +132,8 @@ class IndexRun {
     return ids;
   }
   // `candidates`: blocks that take part; nullptr: all.
-  [[nodiscard]] std::vector<int32_t> want_selected(int32_t row, const std::vector<int32_t>* candidates = nullptr) const {
+  [[nodiscard]] std::vector<int32_t> want_selected(int32_t row,
+                                                   const std::vector<int32_t>* candidates = nullptr) const {
     if (batch_->request_of_row[row] < 0) return std::vector<int32_t>(static_cast<size_t>(scene_.top_k), kUntouched);
     const Row all = scores(row);
     std::vector<std::pair<float, int32_t>> entries;
@@ -158,11 +164,14 @@ class IndexRun {
   }
 
   [[nodiscard]] std::vector<int32_t> selected(int32_t row) const { return slice(selected_, row, scene_.top_k); }
-  [[nodiscard]] std::vector<int32_t> candidates(int32_t row) const { return slice(candidates_, row, scene_.candidate_blocks); }
+  [[nodiscard]] std::vector<int32_t> candidates(int32_t row) const {
+    return slice(candidates_, row, scene_.candidate_blocks);
+  }
   void expect_rows() const {
     for (int32_t row = 0; row < batch_->tokens; ++row) {
       ASSERT_EQ(selected(row), want_selected(row)) << "row " << row;
-      if (scene_.candidate_blocks > 0) ASSERT_EQ(candidates(row), want_candidates(row)) << "row " << row;
+      if (scene_.candidate_blocks == 0) continue;
+      ASSERT_EQ(candidates(row), want_candidates(row)) << "row " << row;
     }
   }
   static constexpr int32_t kUntouched = -77;
@@ -205,8 +214,9 @@ TEST_P(IndexSelectSuite, EqualsASortOfAllScores) {
               scene.top_k = top_k;
               scene.candidate_blocks = candidate_blocks;
               scene.has_small_integers = has_small_integers;
-              SCOPED_TRACE(testing::Message() << "fp8 " << (format == IndexFormat::kFp8) << " ratio " << ratio << " top_k "
-                                              << top_k << " blocks " << candidate_blocks << " exact " << has_small_integers);
+              SCOPED_TRACE(testing::Message()
+                           << "fp8 " << (format == IndexFormat::kFp8) << " ratio " << ratio << " top_k " << top_k
+                           << " blocks " << candidate_blocks << " exact " << has_small_integers);
               const TestBatch batch({{0, 10, 0, scattered_pages(1, 1)},
                                      {77, 3, 3, scattered_pages(2, 5)},
                                      {0, 0, 0, {}},
@@ -223,17 +233,24 @@ TEST_P(IndexSelectSuite, EqualsASortOfAllScores) {
   }
 }
 
-// The scratch that a table asks for knows no context length, and a run over many rows stays within it.
+// The scratch that a table asks for knows no context length, and a run over many rows stays within it. With many scores
+// close to each other, every rounding of the contract decides some selection.
 TEST_P(IndexSelectSuite, LongContextInBoundedScratch) {
-  IndexScene scene;
-  scene.shape.page_tokens = 128;
-  scene.shape.ratio = 1;
-  scene.shape.index_dim = 128;
-  scene.candidate_blocks = 7;
-  const TestBatch batch({{630, 2, 3, scattered_pages(2, 5)}});
-  IndexRun run(scene, batch);
-  select(run);
-  run.expect_rows();
+  for (const bool has_small_integers : {true, false}) {
+    if (!has_small_integers && !is_bitwise()) continue;
+    IndexScene scene;
+    scene.shape.page_tokens = 128;
+    scene.shape.ratio = 1;
+    scene.shape.index_dim = 64;
+    scene.heads = 8;
+    scene.top_k = 100;
+    scene.candidate_blocks = 7;
+    scene.has_small_integers = has_small_integers;
+    const TestBatch batch({{630, 6, 3, scattered_pages(2, 5)}});
+    IndexRun run(scene, batch);
+    select(run);
+    run.expect_rows();
+  }
 }
 
 TEST_P(IndexSelectSuite, OnlyCandidateBlocksTakePart) {
@@ -245,8 +262,8 @@ TEST_P(IndexSelectSuite, OnlyCandidateBlocksTakePart) {
     for (const int32_t top_k : {3, 20, 64}) {
       scene.top_k = top_k;
       const TestBatch batch({{52, 5, 3, scattered_pages(2, 5)}, {2, 1, 1, scattered_pages(4, 1)}}, 1);
-      const std::vector<std::vector<int32_t>> lists = {
-          {0, 3, 6, -1}, {6, -1, -1, -1}, {-1, -1, -1, -1}, {1, 2, 3, 6}, {0, 4, 5, 6}, {0, -1, -1, -1}, {3, 4, 5, 6}};
+      const std::vector<std::vector<int32_t>> lists = {{0, 3, 6, -1}, {6, -1, -1, -1}, {-1, -1, -1, -1}, {1, 2, 3, 6},
+                                                       {0, 4, 5, 6},  {0, -1, -1, -1}, {3, 4, 5, 6}};
       std::vector<int32_t> flat;
       for (const auto& list : lists) flat.insert(flat.end(), list.begin(), list.end());
       IndexRun run(scene, batch);
@@ -419,7 +436,8 @@ TEST_P(IndexQuerySuite, RoundsEachHeadToItsGrid) {
         run_op(table().index_query_quantize, IndexQueryQuantizeArgs{q.view(), 3, format}, ScratchBounds{}, threads);
         for (int64_t row = 0; row < 4; ++row) {
           for (int64_t h = 0; h < 3; ++h) {
-            expect_same_floats("head", part(q, row, h * 128, 128), on_index_grid(format, part(before, row, h * 128, 128)));
+            expect_same_floats("head", part(q, row, h * 128, 128),
+                               on_index_grid(format, part(before, row, h * 128, 128)));
           }
         }
         EXPECT_TRUE(q.gaps_intact());

@@ -19,8 +19,8 @@ struct LinearCase {
 
 inline std::string case_text(const LinearCase& c) {
   return format_text(c.format) + " T=" + std::to_string(c.tokens) + " N=" + std::to_string(c.outputs) +
-         " K=" + std::to_string(c.inputs) + " x=" + std::string(dtype_name(c.x_dtype)) + " y=" +
-         std::string(dtype_name(c.y_dtype)) + " data=" + std::to_string(static_cast<int>(c.data));
+         " K=" + std::to_string(c.inputs) + " x=" + std::string(dtype_name(c.x_dtype)) +
+         " y=" + std::string(dtype_name(c.y_dtype)) + " data=" + std::to_string(static_cast<int>(c.data));
 }
 
 inline std::vector<LinearCase> linear_cases() {
@@ -40,7 +40,8 @@ inline std::vector<LinearCase> linear_cases() {
     }
     add_dtypes({format, 5, fp8 ? 64 : 24, 1280});
     add_dtypes({format, 300, 32, 64});  // more rows than any tile
-    for (Data data : {Data::kWide, Data::kPositive, Data::kSpecial}) add_dtypes({format, 3, 32, 96, DType::kBF16, DType::kBF16, data});
+    for (Data data : {Data::kWide, Data::kPositive, Data::kSpecial})
+      add_dtypes({format, 3, 32, 96, DType::kBF16, DType::kBF16, data});
     cases.push_back({format, 2, 64, 5120});
   }
   for (int64_t inputs : {1, 2, 31, 33, 63, 65}) {  // K that is no multiple of a block
@@ -236,7 +237,9 @@ TEST_P(LinearSuite, NoRowsIsNoWork) {
   Pcg64 random(1);
   for (WeightFormat format : kAllFormats) {
     const WeightData w = random_weight(random, format, 32, 64);
-    EXPECT_EQ(linear(Rows(0, 64, DType::kBF16), w, is_quantized(format) ? Grid::kMxfp8 : Grid::kNone, DType::kBF16).rows(), 0);
+    EXPECT_EQ(
+        linear(Rows(0, 64, DType::kBF16), w, is_quantized(format) ? Grid::kMxfp8 : Grid::kNone, DType::kBF16).rows(),
+        0);
   }
 }
 

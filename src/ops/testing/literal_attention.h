@@ -1,5 +1,5 @@
-// Two restatements of sparse attention for one head of one query, made from nothing but its list of keys: the contract of
-// attention.h written out a second time, step by step, and the softmax it stands for, in double with an error bound.
+// Two restatements of sparse attention for one head of one query, made from nothing but its list of keys: the contract
+// of attention.h written out a second time, step by step, and the softmax it stands for, in double with an error bound.
 #pragma once
 
 #include <algorithm>
@@ -64,11 +64,12 @@ struct DenseAttention {
   std::vector<double> bound;
 };
 
-// Errors, u = 2^-24: a score is off by delta <= (20 + dim/32) u sum|q k| scale (16 steps of fma, two adds, one add per block,
-// one product). A weight exp(s - m) is then off by 2 delta + 4 u relative (s and m each by delta, exp by 2 ulp), a rescaling by
-// as much per block; P is rounded to BF16, 2^-8 relative, in the numerator alone. Sums of n terms add (n + 8) u. The output is
-// rounded once.
-inline DenseAttention dense_attention(const Row& q, const std::vector<Row>& keys, float sink, float scale, DType compute) {
+// Errors, u = 2^-24: a score is off by delta <= (20 + dim/32) u sum|q k| scale (16 steps of fma, two adds, one add per
+// block, one product). A weight exp(s - m) is then off by 2 delta + 4 u relative (s and m each by delta, exp by 2 ulp),
+// a rescaling by as much per block; P is rounded to BF16, 2^-8 relative, in the numerator alone. Sums of n terms add (n
+// + 8) u. The output is rounded once.
+inline DenseAttention dense_attention(const Row& q, const std::vector<Row>& keys, float sink, float scale,
+                                      DType compute) {
   const double u = 0x1p-24;
   const size_t dim = q.size();
   DenseAttention result{std::vector<double>(dim, 0.0), std::vector<double>(dim, 0.0)};
@@ -90,7 +91,8 @@ inline DenseAttention dense_attention(const Row& q, const std::vector<Row>& keys
   for (const double s : score) den += std::exp(s - max);
   const double blocks = 1 + static_cast<double>(keys.size()) / 64;
   const double half_step = compute == DType::kBF16 ? 0x1p-8 : u;
-  const double relative = half_step + (blocks + 1) * 2 * (2 * delta + 4 * u) + (static_cast<double>(keys.size()) + 8) * u;
+  const double relative =
+      half_step + (blocks + 1) * 2 * (2 * delta + 4 * u) + (static_cast<double>(keys.size()) + 8) * u;
   for (size_t d = 0; d < dim; ++d) {
     double magnitude = 0;
     for (size_t n = 0; n < keys.size(); ++n) {

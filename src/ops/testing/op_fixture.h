@@ -1,10 +1,11 @@
-// The kit of the op suites: which tables are tested, what an op runs on, owning test buffers, generators and comparators.
-// Test programs only.
+// The kit of the op suites: which tables are tested, what an op runs on, owning test buffers, generators and
+// comparators. Test programs only.
 //
-// A suite (ops/testing/*_suite.h) is a list of cases and the expectations of one contract header. It runs on every table that
-// the including program returns from tables_under_test(), and is included by one source file of that program.
-// Expected bits come from a second transcription of the contract inside the suite, never from the reference table, so the
-// reference is tested by the same suite. REQUIRES: expectations that compute are made under FlushSubnormals.
+// A suite (ops/testing/*_suite.h) is a list of cases and the expectations of one contract header. It runs on every
+// table that the including program returns from tables_under_test(), and is included by one source file of that
+// program. Expected bits come from a second transcription of the contract inside the suite, never from the reference
+// table, so the reference is tested by the same suite. REQUIRES: expectations that compute are made under
+// FlushSubnormals.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,13 +66,16 @@ class OpSuite : public testing::TestWithParam<TableUnderTest> {
 // Thread counts that every op must agree on.
 inline constexpr int kThreadCounts[] = {1, 3};
 
-// An owned activation matrix. Rows lie `gap` elements further apart than they are long; the gaps hold a pattern that no op may
-// change.
+// An owned activation matrix. Rows lie `gap` elements further apart than they are long; the gaps hold a pattern that no
+// op may change.
 class Rows {
  public:
   Rows() = default;
   Rows(int64_t rows, int64_t columns, DType dtype, int64_t gap = 3)
-      : rows_(rows), columns_(columns), stride_(columns + gap), dtype_(dtype),
+      : rows_(rows),
+        columns_(columns),
+        stride_(columns + gap),
+        dtype_(dtype),
         words_(static_cast<size_t>(rows * (columns + gap)), kPattern) {}
 
   [[nodiscard]] int64_t rows() const { return rows_; }
@@ -127,7 +131,9 @@ class Rows {
     std::memcpy(&value, reinterpret_cast<const std::byte*>(words_.data()) + index * 2, 2);
     return value;
   }
-  static uint16_t half_pattern(size_t index) { return static_cast<uint16_t>(index % 2 == 0 ? kPattern : kPattern >> 16); }
+  static uint16_t half_pattern(size_t index) {
+    return static_cast<uint16_t>(index % 2 == 0 ? kPattern : kPattern >> 16);
+  }
 
   int64_t rows_ = 0;
   int64_t columns_ = 0;
@@ -153,8 +159,8 @@ inline float random_value(Pcg64& random, Data data) {
     case Data::kPositive: return static_cast<float>(std::fabs(normal));
     case Data::kSpecial: break;
   }
-  constexpr float kValues[] = {0.0f, -0.0f, 0x1p-130f, -0x1p-133f, 0x1p-126f, -0x1p-120f, 1.0f, -1.0f, 30.0f, -30.0f, 0x1p40f,
-                               -0x1.8p50f};
+  constexpr float kValues[] = {0.0f, -0.0f, 0x1p-130f, -0x1p-133f, 0x1p-126f, -0x1p-120f,
+                               1.0f, -1.0f, 30.0f,     -30.0f,     0x1p40f,   -0x1.8p50f};
   return kValues[random.integer(0, std::size(kValues))];
 }
 
@@ -177,7 +183,8 @@ inline std::vector<float> random_floats(Pcg64& random, int64_t count, Data data 
 class VectorData {
  public:
   VectorData() = default;
-  VectorData(const std::vector<float>& values, DType dtype) : dtype_(dtype), size_(static_cast<int64_t>(values.size())) {
+  VectorData(const std::vector<float>& values, DType dtype)
+      : dtype_(dtype), size_(static_cast<int64_t>(values.size())) {
     for (float value : values) {
       const uint32_t bits = std::bit_cast<uint32_t>(value);
       const uint16_t half = to_bf16(value).bits;
@@ -203,7 +210,8 @@ inline bool same_bits(float left, float right) {
 
 // Bit for bit; reports the first difference and their number.
 template <typename Left, typename Right>
-void expect_same_values(const std::string& what, int64_t rows, int64_t columns, const Left& actual, const Right& expected) {
+void expect_same_values(const std::string& what, int64_t rows, int64_t columns, const Left& actual,
+                        const Right& expected) {
   int64_t differences = 0;
   std::string first;
   for (int64_t t = 0; t < rows; ++t) {
@@ -225,22 +233,26 @@ void expect_same_values(const std::string& what, int64_t rows, int64_t columns, 
 inline void expect_same_rows(const std::string& what, const Rows& actual, const Rows& expected) {
   ASSERT_EQ(actual.rows(), expected.rows()) << what;
   ASSERT_EQ(actual.columns(), expected.columns()) << what;
-  expect_same_values(what, actual.rows(), actual.columns(), [&](int64_t t, int64_t k) { return actual.at(t, k); },
-                     [&](int64_t t, int64_t k) { return expected.at(t, k); });
+  expect_same_values(
+      what, actual.rows(), actual.columns(), [&](int64_t t, int64_t k) { return actual.at(t, k); },
+      [&](int64_t t, int64_t k) { return expected.at(t, k); });
 }
 
-inline void expect_same_floats(const std::string& what, const std::vector<float>& actual, const std::vector<float>& expected) {
+inline void expect_same_floats(const std::string& what, const std::vector<float>& actual,
+                               const std::vector<float>& expected) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
-  expect_same_values(what, 1, static_cast<int64_t>(actual.size()),
-                     [&](int64_t, int64_t k) { return actual[static_cast<size_t>(k)]; },
-                     [&](int64_t, int64_t k) { return expected[static_cast<size_t>(k)]; });
+  expect_same_values(
+      what, 1, static_cast<int64_t>(actual.size()), [&](int64_t, int64_t k) { return actual[static_cast<size_t>(k)]; },
+      [&](int64_t, int64_t k) { return expected[static_cast<size_t>(k)]; });
 }
 
 // Row `from` of the batch equals row `to` of another run, bit for bit.
-inline void expect_same_row(const std::string& what, const Rows& actual, int64_t to, const Rows& expected, int64_t from) {
+inline void expect_same_row(const std::string& what, const Rows& actual, int64_t to, const Rows& expected,
+                            int64_t from) {
   ASSERT_EQ(actual.columns(), expected.columns()) << what;
-  expect_same_values(what, 1, actual.columns(), [&](int64_t, int64_t k) { return actual.at(to, k); },
-                     [&](int64_t, int64_t k) { return expected.at(from, k); });
+  expect_same_values(
+      what, 1, actual.columns(), [&](int64_t, int64_t k) { return actual.at(to, k); },
+      [&](int64_t, int64_t k) { return expected.at(from, k); });
 }
 
 // A value computed in F64 and how far the op may be from it, its rounding to F32 included.
@@ -281,13 +293,29 @@ void expect_within(const std::string& what, const Rows& actual, const Expected& 
       if (text.empty() || distance > worst) {
         worst = distance;
         char line[200];
-        std::snprintf(line, sizeof line, "worst at [%lld, %lld]: %.9g, expected %.9g within %.3g", static_cast<long long>(t),
-                      static_cast<long long>(k), static_cast<double>(actual.at(t, k)), e.value, e.bound);
+        std::snprintf(line, sizeof line, "worst at [%lld, %lld]: %.9g, expected %.9g within %.3g",
+                      static_cast<long long>(t), static_cast<long long>(k), static_cast<double>(actual.at(t, k)),
+                      e.value, e.bound);
         text = line;
       }
     }
   }
   EXPECT_EQ(differences, 0) << what << ": " << text;
+}
+
+// Row by row |actual - expected| <= limit * |expected| in the Euclidean norm: for tables with orders of their own,
+// where an intermediate may round to the neighbouring grid value.
+inline void expect_near_rows(const std::string& what, const Rows& actual, const Rows& expected, double limit) {
+  for (int64_t t = 0; t < actual.rows(); ++t) {
+    double distance = 0;
+    double size = 0;
+    for (int64_t k = 0; k < actual.columns(); ++k) {
+      const double e = static_cast<double>(expected.at(t, k));
+      distance += std::pow(static_cast<double>(actual.at(t, k)) - e, 2);
+      size += e * e;
+    }
+    EXPECT_LE(std::sqrt(distance), limit * std::sqrt(size) + 0x1p-126) << what << " row " << t;
+  }
 }
 
 // The canonical dot product of linear.h, transcribed: values past the end count as zero.

@@ -42,7 +42,10 @@ class WeightData {
  public:
   WeightData() = default;
   WeightData(WeightFormat format, int64_t rows, int64_t columns)
-      : format_(format), rows_(rows), columns_(columns), data_(static_cast<size_t>(data_bytes())),
+      : format_(format),
+        rows_(rows),
+        columns_(columns),
+        data_(static_cast<size_t>(data_bytes())),
         scales_(static_cast<size_t>(scale_count()), uint8_t{127}) {}
 
   [[nodiscard]] Weight view() const {
@@ -68,7 +71,8 @@ class WeightData {
       return;
     }
     std::byte& pair = data_[static_cast<size_t>(at / 2)];
-    pair = at % 2 == 0 ? (pair & std::byte{0xF0}) | std::byte(code & 15) : (pair & std::byte{0x0F}) | std::byte(code << 4);
+    pair =
+        at % 2 == 0 ? (pair & std::byte{0xF0}) | std::byte(code & 15) : (pair & std::byte{0x0F}) | std::byte(code << 4);
   }
   [[nodiscard]] size_t scale_index(int64_t n, int64_t k) const {
     const int64_t row = format_ == WeightFormat::kFp8Block32 ? n / 32 : n;

@@ -1,0 +1,62 @@
+# The front door: each target installs the Debian packages that it lacks (packages.txt), then configures and builds what
+# it needs. CMake presets hold the settings; everything made lies under build/.
+.DEFAULT_GOAL := build
+.PHONY: build test demo bench lint asan tsan fuzz format clean help packages
+
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+PROMPT ?= Hello
+DEMO := build/demo/nano
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+build: packages ## the program: build/release/apps/pagestate
+	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
+	cmake --build --preset release --parallel $(JOBS) --target pagestate
+
+test: packages ## everything, then all tests
+	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
+	cmake --build --preset release --parallel $(JOBS)
+	ctest --preset release --parallel $(JOBS)
+
+demo: build ## a synthetic checkpoint of a few MB, and 32 tokens from it
+	@test -f $(DEMO)/config.json || build/release/apps/pagestate make-checkpoint --preset nano --seed 1 --out $(DEMO)
+	build/release/apps/pagestate generate --model $(DEMO) --prompt "$(PROMPT)" --max-tokens 32
+
+bench: packages ## the benchmark programs; results as JSON under build/release/bench
+	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
+	cmake --build --preset release --parallel $(JOBS) --target benches
+	cmake --build --preset release --target bench
+
+lint: packages ## layering, sizes, words, clang-format, clang-tidy
+	@tools/install_packages.sh lint
+	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
+	tools/lint.sh build/release
+
+asan: packages ## unit tests under the address and undefined-behaviour sanitizers; warnings are errors
+	@cmake --preset asan -DPAGESTATE_WERROR=ON > build/asan.log || { cat build/asan.log; exit 1; }
+	cmake --build --preset asan --parallel $(JOBS)
+	ctest --preset asan --parallel $(JOBS) --label-exclude 'lint|slow'
+
+tsan: packages ## threaded tests under the thread sanitizer
+	@cmake --preset tsan > build/tsan.log || { cat build/tsan.log; exit 1; }
+	cmake --build --preset tsan --parallel $(JOBS) --target threaded_tests
+	ctest --preset tsan --label-regex threads
+
+fuzz: packages ## every fuzzer for FUZZ_SECONDS (60)
+	@tools/install_packages.sh fuzz
+	@cmake --preset fuzz > build/fuzz.log || { cat build/fuzz.log; exit 1; }
+	cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
+	tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+format: ## lay out all sources
+	@tools/install_packages.sh lint
+	tools/format.sh
+
+clean: ## remove build/
+	rm -rf build
+
+packages:
+	@mkdir -p build
+	@tools/install_packages.sh build

@@ -1,0 +1,1 @@
+#include "ops/testing/large_address_suite.h"

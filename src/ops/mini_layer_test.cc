@@ -1,0 +1,1 @@
+#include "ops/testing/mini_layer_suite.h"
