@@ -134,6 +134,10 @@ std::span<const Event> Engine::step() {
   model_->forward(step_plan_.forward_plan(logits_.data(), static_cast<int32_t>(options_.max_sequences), this), views_, exec);
   commit(scheduled_);
   ++steps_;
+#ifdef PAGESTATE_DCHECKS
+  const Status integrity = check_integrity();
+  PS_CHECK(integrity.ok(), integrity.message());
+#endif
   return events_;
 }
 

@@ -57,6 +57,9 @@ class OpSuite : public testing::TestWithParam<TableUnderTest> {
     bounds.threads = threads;
     ThreadPool pool(threads);
     Arena arena(HostBuffer::allocate(table().scratch_bytes(bounds)).value());
+    // NaN everywhere: what an op does not write, it must not use.
+    std::memset(arena.take_bytes(arena.capacity_bytes()), 0xFF, static_cast<size_t>(arena.capacity_bytes()));
+    arena.reset();
     Exec exec{pool, arena};
     op(args, exec);
     EXPECT_EQ(arena.used_bytes(), 0) << "scratch was not given back";
