@@ -1,0 +1,71 @@
+#!/bin/bash
+# commands.sh PROGRAM CHECKPOINT: what the command line promises. Prints what broke; ends with 1 at the first failure.
+set -euo pipefail
+program="$1" nano="$2"
+work="$(mktemp -d)"
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $1"
+  exit 1
+}
+text() { "$program" generate --model "$nano" --prompt "Hello" --max-tokens 32 "$@" 2> "$work/errors"; }
+# refused EXPECTED-WORDS ARGUMENTS...: exit code 2 and a message that names the thing.
+refused() {
+  local words="$1" code=0
+  shift
+  "$program" "$@" > "$work/out" 2>&1 < /dev/null || code=$?
+  [ "$code" = 2 ] || fail "$*: exit code $code, expected 2"
+  grep -qF -- "$words" "$work/out" || fail "$*: no \"$words\" in: $(cat "$work/out")"
+}
+
+# Any chunking, PAGE size, cache format and thread count prints the same text.
+expected="$(text)"
+[ -n "$expected" ] || fail "no text"
+for options in "--prefill-chunk 3" "--kv-cache-dtype fp4" "--page-tokens 32 --threads 2"; do
+  [ "$(text $options)" = "$expected" ] || fail "other text with $options"
+done
+fp8="$(text --index-cache-dtype fp8)"
+[ "$(text --index-cache-dtype fp8 --kv-cache-dtype fp4 --prefill-chunk 3)" = "$fp8" ] || fail "other text with fp8 index and fp4 kv"
+# Sampling repeats with its seed.
+[ "$(text --temperature 1 --top-p 0.9 --seed 7)" = "$(text --temperature 1 --top-p 0.9 --seed 7)" ] || fail "sampling does not repeat"
+
+# Teacher-forced logits: one row per token, the same file from any chunking.
+"$program" generate --model "$nano" --tokens 5,6,7,8,9,10 --dump-logits "$work/a.safetensors"
+echo "5 6 7
+8,9,10" > "$work/ids"
+"$program" generate --model "$nano" --tokens "@$work/ids" --dump-logits "$work/b.safetensors" --prefill-chunk 2
+cmp "$work/a.safetensors" "$work/b.safetensors" || fail "logits depend on the chunks"
+grep -aq '"logits":{"dtype":"F32","shape":\[6,512\]' "$work/a.safetensors" || fail "no [6, 512] logits"
+
+# Tokens there and back.
+printf '"Hello world"\n"\\u00e9\\n"\n' > "$work/texts"
+"$program" tokenize --model "$nano" < "$work/texts" > "$work/tokens"
+"$program" detokenize --model "$nano" < "$work/tokens" > "$work/back"
+[ "$(head -1 "$work/back")" = '"Hello world"' ] || fail "detokenize: $(cat "$work/back")"
+
+# A read-only folder works, and nothing is written into it.
+cp -r "$nano" "$work/read_only"
+chmod -R a-w "$work/read_only"
+"$program" generate --model "$work/read_only" --prompt Hello --max-tokens 2 > /dev/null 2>&1 || fail "read-only folder"
+
+# Refusals name the thing and the legal values.
+"$program" --version | grep -q '^pagestate ' || fail "--version"
+for command in inspect devices generate tokenize detokenize make-checkpoint validate; do
+  "$program" "$command" --help > "$work/out" || fail "$command --help"
+  grep -q -- --help "$work/out" || fail "$command --help prints no options"
+done
+refused "nowhere" generate --model "$work/nowhere" --prompt x
+refused "bf16 or fp4" generate --model "$nano" --prompt x --kv-cache-dtype fp8
+refused "fp4 or fp8" generate --model "$nano" --prompt x --index-cache-dtype bf16
+refused "bf16, f32" generate --model "$nano" --prompt x --compute f16
+refused "top-p" generate --model "$nano" --prompt x --top-p 0
+refused "0 to 511" generate --model "$nano" --tokens 1,512
+refused "1,2,3" generate --model "$nano" --tokens 1,x
+refused "--prompt" generate --model "$nano"
+refused "prefill-chunk" generate --model "$nano" --prompt x --prefill-chunk 0
+refused "page" generate --model "$nano" --prompt x --page-tokens 33
+refused "nano" make-checkpoint --preset micro --out "$work/x"
+touch "$work/occupied"
+refused "occupied" make-checkpoint --preset nano --out "$work/occupied"
+echo "commands: all held"
