@@ -26,22 +26,32 @@ Result<int64_t> parse_memory(const std::string& text) {
 }  // namespace
 
 void declare_engine_options(CLI::App& command, EngineArguments& arguments) {
-  command.add_option("--kv-cache-dtype", arguments.kv_cache_dtype, "bf16 or fp4 (packed); equal results")->capture_default_str();
-  command.add_option("--index-cache-dtype", arguments.index_cache_dtype, "fp4 (official) or fp8 (approximates it)")->capture_default_str();
-  command.add_option("--memory", arguments.memory, "For PAGEs, STATE and scratch: 8GiB, or a fraction of the machine's memory");
+  command.add_option("--kv-cache-dtype", arguments.kv_cache_dtype, "bf16 or fp4 (packed); equal results")
+      ->capture_default_str();
+  command.add_option("--index-cache-dtype", arguments.index_cache_dtype, "fp4 (official) or fp8 (approximates it)")
+      ->capture_default_str();
+  command.add_option("--memory", arguments.memory,
+                     "For PAGEs, STATE and scratch: 8GiB, or a fraction of the machine's memory");
   command.add_option("--page-tokens", arguments.page_tokens, "Tokens of one PAGE")->capture_default_str();
   command.add_option("--max-sequences", arguments.max_sequences, "Sequences that run at once")->capture_default_str();
   command.add_option("--token-budget", arguments.token_budget, "Rows of one step")->capture_default_str();
-  command.add_option("--long-prefill-tokens", arguments.long_prefill_tokens, "Most prompt tokens of one sequence in a step; 0: no cap")
+  command
+      .add_option("--long-prefill-tokens", arguments.long_prefill_tokens,
+                  "Most prompt tokens of one sequence in a step; 0: no cap")
       ->capture_default_str();
-  command.add_option("--max-context", arguments.max_context, "Tokens of one sequence; 0: what fits")->capture_default_str();
-  command.add_option("--image-interval-tokens", arguments.image_interval_tokens,
-                     "Without encoder replay: distance of STATE images in a long prompt; 0: only at its end")->capture_default_str();
+  command.add_option("--max-context", arguments.max_context, "Tokens of one sequence; 0: what fits")
+      ->capture_default_str();
+  command
+      .add_option("--image-interval-tokens", arguments.image_interval_tokens,
+                  "Without encoder replay: distance of STATE images in a long prompt; 0: only at its end")
+      ->capture_default_str();
   command.add_flag("--no-encoder-swa-bounded-replay", arguments.no_encoder_replay,
                    "A prefix hit restores an exact image of STATE instead of rebuilding windows");
   command.add_flag("--no-decoder-swa-bounded-replay", arguments.no_decoder_replay, "Every prompt row runs every layer");
   command.add_flag("--no-prefix-cache", arguments.no_prefix_cache, "Compute every prompt anew");
-  command.add_option("--threads", arguments.threads, "0: one per physical core")->check(CLI::Range(0, 1024))->capture_default_str();
+  command.add_option("--threads", arguments.threads, "0: one per physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
 }
 
 Result<engine::EngineOptions> engine_options(const EngineArguments& arguments) {

@@ -21,7 +21,9 @@ struct Arrival {
   double at_seconds = 0;
 };
 
-int64_t around(Pcg64& random, int64_t mean) { return std::max<int64_t>(1, random.integer(mean - mean / 2, mean + mean / 2 + 1)); }
+int64_t around(Pcg64& random, int64_t mean) {
+  return std::max<int64_t>(1, random.integer(mean - mean / 2, mean + mean / 2 + 1));
+}
 
 std::vector<int32_t> random_tokens(Pcg64& random, int64_t count, int64_t vocabulary) {
   std::vector<int32_t> tokens;
@@ -32,7 +34,8 @@ std::vector<int32_t> random_tokens(Pcg64& random, int64_t count, int64_t vocabul
 std::vector<Arrival> draw_arrivals(const LoadOptions& options, int64_t vocabulary) {
   Pcg64 random(options.seed);
   std::vector<std::vector<int32_t>> prefixes;
-  for (int64_t i = 0; i < options.prefixes; ++i) prefixes.push_back(random_tokens(random, options.prefix_tokens, vocabulary));
+  for (int64_t i = 0; i < options.prefixes; ++i)
+    prefixes.push_back(random_tokens(random, options.prefix_tokens, vocabulary));
   std::vector<Arrival> arrivals(static_cast<size_t>(options.requests));
   double clock = 0;
   for (Arrival& arrival : arrivals) {
@@ -68,19 +71,23 @@ struct Timeline {
 }  // namespace
 
 Status check(const LoadOptions& options, int64_t max_context) {
-  if (options.requests < 1 || options.prompt_tokens < 1 || options.answer_tokens < 1 || options.prefixes < 0 || options.prefix_tokens < 0) {
-    return Status::invalid("requests, prompt-tokens and answer-tokens must be 1 or more, prefixes and prefix-tokens 0 or more");
+  if (options.requests < 1 || options.prompt_tokens < 1 || options.answer_tokens < 1 || options.prefixes < 0 ||
+      options.prefix_tokens < 0) {
+    return Status::invalid(
+        "requests, prompt-tokens and answer-tokens must be 1 or more, prefixes and prefix-tokens 0 or more");
   }
   if (!(options.shared_share >= 0 && options.shared_share <= 1)) {
     return Status::invalid(fmt::format("shared-share is {}; legal values are 0 to 1", options.shared_share));
   }
-  if (!(options.rate >= 0)) return Status::invalid(fmt::format("rate is {}; legal values are 0 (all at once) or more", options.rate));
-  const int64_t longest = options.prefix_tokens + options.prompt_tokens + options.prompt_tokens / 2 + options.answer_tokens +
-                          options.answer_tokens / 2 + 1;
+  if (!(options.rate >= 0))
+    return Status::invalid(fmt::format("rate is {}; legal values are 0 (all at once) or more", options.rate));
+  const int64_t longest = options.prefix_tokens + options.prompt_tokens + options.prompt_tokens / 2 +
+                          options.answer_tokens + options.answer_tokens / 2 + 1;
   if (longest > max_context) {
-    return Status::invalid(fmt::format("the longest request has {} tokens, but a context holds {}: raise --memory or --max-context, or "
-                                       "shorten prompts and answers",
-                                       longest, max_context));
+    return Status::invalid(
+        fmt::format("the longest request has {} tokens, but a context holds {}: raise --memory or --max-context, or "
+                    "shorten prompts and answers",
+                    longest, max_context));
   }
   return {};
 }

@@ -1,4 +1,5 @@
-// A synthetic open-loop load against an engine in process: arrivals do not wait for answers (runtime.md 2; style: bench).
+// A synthetic open-loop load against an engine in process: arrivals do not wait for answers (runtime.md 2; style:
+// bench).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@ namespace ps::apps {
 
 struct LoadOptions {
   int64_t requests = 200;
-  double rate = 0;              // arrivals per second, exponentially distributed gaps; 0 = all at once
-  int64_t prompt_tokens = 96;   // mean; lengths are uniform in [half, one and a half]
-  int64_t answer_tokens = 12;   // mean, likewise
-  double shared_share = 0.5;    // of the requests begin with one of `prefixes` common prefixes
+  double rate = 0;             // arrivals per second, exponentially distributed gaps; 0 = all at once
+  int64_t prompt_tokens = 96;  // mean; lengths are uniform in [half, one and a half]
+  int64_t answer_tokens = 12;  // mean, likewise
+  double shared_share = 0.5;   // of the requests begin with one of `prefixes` common prefixes
   int64_t prefixes = 4;
-  int64_t prefix_tokens = 64;   // of a common prefix
+  int64_t prefix_tokens = 64;  // of a common prefix
   uint64_t seed = 1;
 };
 // invalid, naming the option and its legal values.

@@ -29,8 +29,9 @@ void ProgressBar::update(int64_t done, int64_t total) {
   const int filled = static_cast<int>(share * kWidth);
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double left = share > 0 ? seconds * (1 - share) / share : 0;
-  fmt::print(stderr, "\r\x1b[K{} [{:#<{}}{:.<{}}] {:.1f}/{:.1f} {}, {:.0f} s left", label_, "", filled, "", kWidth - filled,
-             static_cast<double>(done) / unit_scale_, static_cast<double>(total) / unit_scale_, unit_, left);
+  fmt::print(stderr, "\r\x1b[K{} [{:#<{}}{:.<{}}] {:.1f}/{:.1f} {}, {:.0f} s left", label_, "", filled, "",
+             kWidth - filled, static_cast<double>(done) / unit_scale_, static_cast<double>(total) / unit_scale_, unit_,
+             left);
   std::fflush(stderr);
 }
 

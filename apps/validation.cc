@@ -53,7 +53,8 @@ class Lab {
     Pcg64 random(family);
     Request made;
     for (int64_t i = 0; i < length; ++i) {
-      made.prompt.push_back(static_cast<int32_t>(random.integer(3, setup_.checkpoint->config().text_config.vocab_size)));
+      made.prompt.push_back(
+          static_cast<int32_t>(random.integer(3, setup_.checkpoint->config().text_config.vocab_size)));
     }
     made.max_tokens = max_tokens;
     made.ignore_eos = true;
@@ -69,7 +70,8 @@ class Lab {
     return std::move(made).value();
   }
 
-  // The uninterrupted run: alone in a fresh engine, nothing cached, the prompt in as few forwards as the setting allows.
+  // The uninterrupted run: alone in a fresh engine, nothing cached, the prompt in as few forwards as the setting
+  // allows.
   [[nodiscard]] Transcript alone(const Request& request, const EngineOptions& options) {
     const auto made = engine(options);
     if (made == nullptr) return {};
@@ -126,7 +128,8 @@ void private_cache_parity(Lab& lab) {
     private_options.max_tokens = lab.options().max_context;
     private_options.prefill_chunk = chunk;
     private_options.threads = lab.setup().threads;
-    auto runner = engine::Runner::create(*lab.setup().checkpoint, lab.setup().token_classes, *lab.setup().table, private_options);
+    auto runner =
+        engine::Runner::create(*lab.setup().checkpoint, lab.setup().token_classes, *lab.setup().table, private_options);
     if (!runner.ok()) return lab.fail(runner.status().to_string());
     engine::Sampler sampler(static_cast<int32_t>(lab.setup().checkpoint->config().text_config.vocab_size), {});
     std::vector<int32_t> tokens;
@@ -147,7 +150,8 @@ void private_cache_parity(Lab& lab) {
 // Several prompts, chunked, in ragged batches and in two orders of arrival.
 void chunked_batched_reorder(Lab& lab) {
   std::vector<Request> requests;
-  for (uint64_t i = 0; i < 4; ++i) requests.push_back(lab.request(10 + i, lab.page() * static_cast<int64_t>(i) + 2 * lab.window() + 3));
+  for (uint64_t i = 0; i < 4; ++i)
+    requests.push_back(lab.request(10 + i, lab.page() * static_cast<int64_t>(i) + 2 * lab.window() + 3));
   EngineOptions options = lab.options();
   options.prefix_cache = false;
   // Under replay a short last chunk recomputes rows approximately; whole prompts keep the comparison exact.
@@ -167,7 +171,8 @@ void chunked_batched_reorder(Lab& lab) {
       transcriber.step();
     }
     lab.expect(transcriber.run(), "does not end");
-    for (size_t i = 0; i < ids.size(); ++i) lab.expect_same(transcriber.of(ids[i]), expected[i], "request " + std::to_string(i));
+    for (size_t i = 0; i < ids.size(); ++i)
+      lab.expect_same(transcriber.of(ids[i]), expected[i], "request " + std::to_string(i));
     lab.expect_empty(*engine);
   }
 }
@@ -192,7 +197,8 @@ void prefix_fork(Lab& lab) {
     lab.expect(transcriber.run(), "does not end");
     rounds.emplace_back();
     for (const SequenceId id : ids) {
-      lab.expect(transcriber.of(id).cached_tokens == 3 * lab.page(), fmt::format("hit of {} tokens", transcriber.of(id).cached_tokens));
+      lab.expect(transcriber.of(id).cached_tokens == 3 * lab.page(),
+                 fmt::format("hit of {} tokens", transcriber.of(id).cached_tokens));
       rounds.back().push_back(transcriber.of(id));
     }
     lab.expect_empty(*engine);
@@ -203,7 +209,8 @@ void prefix_fork(Lab& lab) {
   }
 }
 
-// A prefix whose PAGEs are there but whose image is not: computed again from a boundary that can be recovered. Replay needs none.
+// A prefix whose PAGEs are there but whose image is not: computed again from a boundary that can be recovered. Replay
+// needs none.
 void missing_image(Lab& lab) {
   const Request base = lab.request(30, 4 * lab.page() + 2);
   Request shorter = base;
@@ -273,8 +280,8 @@ void preempt_resume(Lab& lab) {
   lab.expect_empty(*engine);
 }
 
-// Cancelled while waiting, in a middle chunk, right after the prompt's last chunk, and while decoding; everything comes back and the next
-// request in the same slot is right.
+// Cancelled while waiting, in a middle chunk, right after the prompt's last chunk, and while decoding; everything comes
+// back and the next request in the same slot is right.
 void cancel_and_recycle(Lab& lab) {
   EngineOptions options = lab.options();
   options.max_sequences = 1;
@@ -306,7 +313,8 @@ void cache_format_parity(Lab& lab) {
   EngineOptions options = lab.options();
   options.prefix_cache = false;
   EngineOptions other = options;
-  other.format.main = options.format.main == cache::MainFormat::kBF16 ? cache::MainFormat::kFp4 : cache::MainFormat::kBF16;
+  other.format.main =
+      options.format.main == cache::MainFormat::kBF16 ? cache::MainFormat::kFp4 : cache::MainFormat::kBF16;
   lab.expect_same(lab.alone(request, options), lab.alone(request, other), "the other kv format");
 }
 
@@ -332,8 +340,9 @@ Status run_validation(const ValidationSetup& setup, const std::function<void(con
     for (const ops::IndexFormat index : {ops::IndexFormat::kFp4, ops::IndexFormat::kFp8}) {
       for (const bool replay : {false, true}) {
         Lab lab(setup, {main, index}, replay);
-        PS_TRY([[maybe_unused]] const auto plan, engine::plan_memory(setup.checkpoint->config(), setup.checkpoint->topology(),
-                                                                     *setup.table, lab.options()));
+        PS_TRY(
+            [[maybe_unused]] const auto plan,
+            engine::plan_memory(setup.checkpoint->config(), setup.checkpoint->topology(), *setup.table, lab.options()));
         for (const Scenario& scenario : kScenarios) {
           const auto start = std::chrono::steady_clock::now();
           scenario.run(lab);

@@ -1,4 +1,5 @@
-// The scheduler's acceptance scenarios on a real checkpoint, each against uninterrupted runs, bit for bit (runtime.md 9.1).
+// The scheduler's acceptance scenarios on a real checkpoint, each against uninterrupted runs, bit for bit (runtime.md
+// 9.1).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct ScenarioResult {
   std::string name;
   std::string settings;  // "kv=bf16 index=fp4 replay=off"
   bool passed = false;
-  std::string detail;    // what differed; empty when passed
+  std::string detail;  // what differed; empty when passed
   double seconds = 0;
 };
 
@@ -30,6 +31,7 @@ struct ValidationSetup {
 };
 
 // Runs every scenario under every cache format and both replay settings; `report` sees each result as it comes.
-[[nodiscard]] Status run_validation(const ValidationSetup& setup, const std::function<void(const ScenarioResult&)>& report);
+[[nodiscard]] Status run_validation(const ValidationSetup& setup,
+                                    const std::function<void(const ScenarioResult&)>& report);
 
 }  // namespace ps::apps

@@ -1,4 +1,5 @@
-// Host cost of a step: 256 running sequences of 100k tokens, and admission over a prefix hit of 100k tokens. No model runs.
+// Host cost of a step: 256 running sequences of 100k tokens, and admission over a prefix hit of 100k tokens. No model
+// runs.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -28,14 +29,16 @@ std::unique_ptr<Sequence> make_sequence(int64_t id, int32_t first_token) {
   sequence->request.max_tokens = 50'000;
   sequence->prompt_tokens = kContext;
   sequence->tokens.reserve(static_cast<size_t>(kContext + 50'000));
-  for (int64_t i = 0; i < kContext; ++i) sequence->tokens.push_back(static_cast<int32_t>((first_token + i * 7) % 50'000));
+  for (int64_t i = 0; i < kContext; ++i)
+    sequence->tokens.push_back(static_cast<int32_t>((first_token + i * 7) % 50'000));
   return sequence;
 }
 
 // Scheduling and plan building of one decode step.
 void decode_step(benchmark::State& state) {
   const int64_t pages = kSequences * (kContext / kPageTokens + 200);
-  cache::PageManager manager({.pages = static_cast<int32_t>(pages), .page_tokens = kPageTokens, .layout_id = "bench", .name_space = ""});
+  cache::PageManager manager(
+      {.pages = static_cast<int32_t>(pages), .page_tokens = kPageTokens, .layout_id = "bench", .name_space = ""});
   cache::StateSlots slots(kSequences);
   Scheduler scheduler(options(kSequences), manager, slots, nullptr, "bench");
   std::vector<std::unique_ptr<Sequence>> sequences;

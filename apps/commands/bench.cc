@@ -24,17 +24,21 @@ struct Options {
 
 void print_table(const LoadResult& result) {
   const auto line = [](const char* label, const std::string& value) { fmt::print("{:<28}{}\n", label, value); };
-  const auto spread = [](const Percentiles& p) { return fmt::format("p50 {:.1f}  p90 {:.1f}  p99 {:.1f}", p.p50, p.p90, p.p99); };
+  const auto spread = [](const Percentiles& p) {
+    return fmt::format("p50 {:.1f}  p90 {:.1f}  p99 {:.1f}", p.p50, p.p90, p.p99);
+  };
   line("requests", grouped(result.requests));
   line("seconds", fmt::format("{:.2f}", result.seconds));
-  line("prompt tokens", fmt::format("{}, {:.1f} % from the prefix cache", grouped(result.prompt_tokens), 100 * result.hit_rate()));
+  line("prompt tokens",
+       fmt::format("{}, {:.1f} % from the prefix cache", grouped(result.prompt_tokens), 100 * result.hit_rate()));
   line("prompt rows computed", fmt::format("{}, {:.1f} per second", grouped(result.computed_rows),
                                            static_cast<double>(result.computed_rows) / result.seconds));
   line("answer tokens", fmt::format("{}, {:.1f} per second", grouped(result.answer_tokens),
                                     static_cast<double>(result.answer_tokens) / result.seconds));
   line("time to first token, ms", spread(result.time_to_first_token_ms));
   line("between tokens, ms", spread(result.inter_token_ms));
-  line("PAGEs in use", fmt::format("mean {:.1f}, most {} of {}", result.mean_pages_used, result.most_pages_used, result.pages));
+  line("PAGEs in use",
+       fmt::format("mean {:.1f}, most {} of {}", result.mean_pages_used, result.most_pages_used, result.pages));
   line("steps, preemptions", fmt::format("{}, {}", grouped(result.steps), grouped(result.preemptions)));
 }
 
@@ -63,7 +67,8 @@ Status bench_serve(const Options& options) {
     PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
     classes = text::engram_token_map(*tokenizer).class_of;
   }
-  PS_TRY(const auto engine, engine::Engine::create(checkpoint, std::move(classes), {}, ops::reference_table(), engine_options));
+  PS_TRY(const auto engine,
+         engine::Engine::create(checkpoint, std::move(classes), {}, ops::reference_table(), engine_options));
   if (!options.json) fmt::print("{}\n", engine::describe(engine->memory()));
   PS_TRY(const LoadResult result, run_load(*engine, checkpoint.config().text_config.vocab_size, options.load));
   options.json ? print_json(result) : print_table(result);
@@ -79,13 +84,16 @@ void add_bench(CLI::App& program, Work& chosen) {
   options->engine.token_budget = 512;
   CLI::App* bench = program.add_subcommand("bench", "Measure the engine");
   bench->require_subcommand(1);
-  CLI::App* serve = bench->add_subcommand("serve", "A synthetic open-loop load: throughput, latencies, hit rate, PAGEs");
+  CLI::App* serve =
+      bench->add_subcommand("serve", "A synthetic open-loop load: throughput, latencies, hit rate, PAGEs");
   serve->add_option("--model", options->model, "Checkpoint folder")->required();
   serve->add_option("--requests", options->load.requests, "How many")->capture_default_str();
   serve->add_option("--rate", options->load.rate, "Arrivals per second; 0: all at once")->capture_default_str();
-  serve->add_option("--prompt-tokens", options->load.prompt_tokens, "Mean of a prompt's own part")->capture_default_str();
+  serve->add_option("--prompt-tokens", options->load.prompt_tokens, "Mean of a prompt's own part")
+      ->capture_default_str();
   serve->add_option("--answer-tokens", options->load.answer_tokens, "Mean length of an answer")->capture_default_str();
-  serve->add_option("--shared-share", options->load.shared_share, "Share of requests that begin with a common prefix")->capture_default_str();
+  serve->add_option("--shared-share", options->load.shared_share, "Share of requests that begin with a common prefix")
+      ->capture_default_str();
   serve->add_option("--prefixes", options->load.prefixes, "Number of common prefixes")->capture_default_str();
   serve->add_option("--prefix-tokens", options->load.prefix_tokens, "Tokens of a common prefix")->capture_default_str();
   serve->add_option("--seed", options->load.seed, "Of the load")->capture_default_str();

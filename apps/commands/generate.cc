@@ -53,7 +53,8 @@ Result<std::vector<int32_t>> parse_ids(const std::string& argument) {
     int32_t id = 0;
     const auto parsed = std::from_chars(at, end, id);
     if (parsed.ec != std::errc{}) {
-      return Status::invalid("--tokens: expected ids such as 1,2,3, found \"" + std::string(at, std::min(end, at + 20)) + "\"");
+      return Status::invalid("--tokens: expected ids such as 1,2,3, found \"" +
+                             std::string(at, std::min(end, at + 20)) + "\"");
     }
     ids.push_back(id);
     at = parsed.ptr;
@@ -88,7 +89,8 @@ Status load_weights(const checkpoint::Checkpoint& checkpoint) {
   ProgressBar bar("loading", "GB", 1e9);
   // Engram tables stay on disk: a token reads a few rows of them.
   const auto wanted = [](std::string_view name) {
-    return name.find(".engram.embed.") == std::string_view::npos && !name.starts_with("vision.") && !name.starts_with("mtp.");
+    return name.find(".engram.embed.") == std::string_view::npos && !name.starts_with("vision.") &&
+           !name.starts_with("mtp.");
   };
   return checkpoint.prefault(wanted, [&](int64_t done, int64_t total) {
     bar.update(done, total);
@@ -105,7 +107,8 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   PS_TRY(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
   PS_TRY(auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
   PS_TRY(auto prompt, prompt_ids(options, checkpoint.config(), *tokenizer));
-  std::unique_ptr<Session> session(new Session{std::move(checkpoint), std::move(tokenizer), std::move(prompt), nullptr});
+  std::unique_ptr<Session> session(
+      new Session{std::move(checkpoint), std::move(tokenizer), std::move(prompt), nullptr});
 
   runner_options.page_tokens = options.page_tokens;
   runner_options.prefill_chunk = options.prefill_chunk;
@@ -115,7 +118,8 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   if (!session->checkpoint.config().text_config.engram_layer_ids.empty()) {
     classes = text::engram_token_map(*session->tokenizer).class_of;
   }
-  PS_TRY(session->runner, engine::Runner::create(session->checkpoint, std::move(classes), ops::reference_table(), runner_options));
+  PS_TRY(session->runner,
+         engine::Runner::create(session->checkpoint, std::move(classes), ops::reference_table(), runner_options));
   PS_RETURN_IF_ERROR(load_weights(session->checkpoint));
   return session;
 }
@@ -125,8 +129,9 @@ Status dump_logits(const Options& options) {
   PS_TRY(const auto session, open_session(options, 0));
   const auto rows = static_cast<int64_t>(session->prompt.size());
   const int64_t vocabulary = session->checkpoint.config().text_config.vocab_size;
-  PS_TRY(auto writer, checkpoint::SafetensorsWriter::create(
-                          options.dump_logits, {{"logits", DType::kF32, {rows, vocabulary}}, {"tokens", DType::kI32, {rows}}}));
+  PS_TRY(auto writer,
+         checkpoint::SafetensorsWriter::create(
+             options.dump_logits, {{"logits", DType::kF32, {rows, vocabulary}}, {"tokens", DType::kI32, {rows}}}));
   ProgressBar bar("prefill", "tokens", 1);
   Status written;
   const auto sink = [&](int64_t, std::span<const float> logits) {
@@ -152,7 +157,9 @@ void print_speed(int64_t prompt_tokens, double prefill_seconds, int64_t answer_t
 Status answer(const Options& options) {
   PS_TRY(const auto session, open_session(options, options.max_tokens));
   using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
   const checkpoint::Config& config = session->checkpoint.config();
   engine::Runner& runner = *session->runner;
   engine::Sampler sampler(static_cast<int32_t>(config.text_config.vocab_size), session->tokenizer->never_sampled());
@@ -192,22 +199,36 @@ Status answer(const Options& options) {
 
 void declare(CLI::App& command, Options& options) {
   command.add_option("--model", options.model, "Checkpoint folder (config.json, shards, tokenizer.json)")->required();
-  auto* prompt = command.add_option("--prompt", options.prompt, "Text, after the begin-of-sentence token; control tokens are recognized");
-  auto* tokens = command.add_option("--tokens", options.tokens, "Token ids instead of a text: 1,2,3 or @FILE; nothing is put in front");
+  auto* prompt = command.add_option("--prompt", options.prompt,
+                                    "Text, after the begin-of-sentence token; control tokens are recognized");
+  auto* tokens = command.add_option("--tokens", options.tokens,
+                                    "Token ids instead of a text: 1,2,3 or @FILE; nothing is put in front");
   prompt->excludes(tokens);
-  command.add_option("--max-tokens", options.max_tokens, "Tokens to generate")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  command.add_option("--dump-logits", options.dump_logits,
-                     "Generate nothing; write the F32 logits after every given token, [tokens, vocabulary], to this safetensors file");
+  command.add_option("--max-tokens", options.max_tokens, "Tokens to generate")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option(
+      "--dump-logits", options.dump_logits,
+      "Generate nothing; write the F32 logits after every given token, [tokens, vocabulary], to this safetensors file");
   command.add_option("--temperature", options.sampling.temperature, "0 is greedy")->capture_default_str();
-  command.add_option("--top-p", options.sampling.top_p, "Keep the likeliest tokens up to this probability")->capture_default_str();
-  command.add_option("--top-k", options.sampling.top_k, "Keep the k likeliest tokens; 0 keeps all")->capture_default_str();
-  command.add_option("--seed", options.sampling.seed, "Of sampling; equal seeds give equal texts")->capture_default_str();
-  command.add_option("--kv-cache-dtype", options.kv_cache_dtype, "bf16 or fp4 (packed); both give the same text")->capture_default_str();
-  command.add_option("--index-cache-dtype", options.index_cache_dtype, "fp4 (official) or fp8 (approximates it)")->capture_default_str();
-  command.add_option("--prefill-chunk", options.prefill_chunk, "Rows of one forward; any value gives the same text")->capture_default_str();
+  command.add_option("--top-p", options.sampling.top_p, "Keep the likeliest tokens up to this probability")
+      ->capture_default_str();
+  command.add_option("--top-k", options.sampling.top_k, "Keep the k likeliest tokens; 0 keeps all")
+      ->capture_default_str();
+  command.add_option("--seed", options.sampling.seed, "Of sampling; equal seeds give equal texts")
+      ->capture_default_str();
+  command.add_option("--kv-cache-dtype", options.kv_cache_dtype, "bf16 or fp4 (packed); both give the same text")
+      ->capture_default_str();
+  command.add_option("--index-cache-dtype", options.index_cache_dtype, "fp4 (official) or fp8 (approximates it)")
+      ->capture_default_str();
+  command.add_option("--prefill-chunk", options.prefill_chunk, "Rows of one forward; any value gives the same text")
+      ->capture_default_str();
   command.add_option("--page-tokens", options.page_tokens, "Tokens of one PAGE")->capture_default_str();
-  command.add_option("--compute", options.compute, "bf16 (official), or f32: activations unrounded, for comparisons")->capture_default_str();
-  command.add_option("--threads", options.threads, "0: one per physical core")->check(CLI::Range(0, 1024))->capture_default_str();
+  command.add_option("--compute", options.compute, "bf16 (official), or f32: activations unrounded, for comparisons")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "0: one per physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   command.add_flag("--ignore-eos", options.ignore_eos, "Go on after the end-of-sentence token");
   command.add_flag("--print-ids", options.print_ids, "Print token ids instead of text");
 }
@@ -220,7 +241,8 @@ void add_generate(CLI::App& program, Work& chosen) {
   declare(*command, *options);
   command->callback([options, command, &chosen] {
     if (command->count("--prompt") + command->count("--tokens") == 0) throw CLI::RequiredError("--prompt or --tokens");
-    if (!options->dump_logits.empty() && options->tokens.empty()) throw CLI::RequiredError("--tokens (with --dump-logits)");
+    if (!options->dump_logits.empty() && options->tokens.empty())
+      throw CLI::RequiredError("--tokens (with --dump-logits)");
     chosen = [options] { return options->dump_logits.empty() ? answer(*options) : dump_logits(*options); };
   });
 }

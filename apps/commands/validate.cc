@@ -28,7 +28,13 @@ std::string report_json(const Options& options, const std::vector<ScenarioResult
   for (const ScenarioResult& result : results) {
     passed += result.passed ? 1 : 0;
     json.begin_object().key("name").string(result.name).key("settings").string(result.settings);
-    json.key("passed").boolean(result.passed).key("detail").string(result.detail).key("seconds").real(result.seconds).end_object();
+    json.key("passed")
+        .boolean(result.passed)
+        .key("detail")
+        .string(result.detail)
+        .key("seconds")
+        .real(result.seconds)
+        .end_object();
   }
   json.end_array().key("passed").integer(passed).key("failed").integer(std::ssize(results) - passed).end_object();
   return std::move(json).text() + "\n";
@@ -69,9 +75,12 @@ void add_validate(CLI::App& program, Work& chosen) {
   CLI::App* command = program.add_subcommand("validate", "Run the scheduler's acceptance scenarios on a checkpoint");
   command->add_option("--model", options->model, "Checkpoint folder")->required();
   command->add_option("--output", options->output, "Write a JSON report to this file");
-  command->add_option("--page-tokens", options->page_tokens, "Tokens of one PAGE; 0: the smallest that covers the window")
+  command
+      ->add_option("--page-tokens", options->page_tokens, "Tokens of one PAGE; 0: the smallest that covers the window")
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "0: one per physical core")->check(CLI::Range(0, 1024))->capture_default_str();
+  command->add_option("--threads", options->threads, "0: one per physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   command->callback([options, &chosen] { chosen = [options] { return validate(*options); }; });
 }
 

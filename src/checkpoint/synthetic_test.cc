@@ -60,10 +60,11 @@ float value_at(const MatrixView& m, int64_t n, int64_t k) {
 
 TEST(Synthetic, BytesDependOnTheSeedAlone) {
   const TemporaryFolder folder;
-  const Config config = test::nano_config();
+  SyntheticTokens tokens = nano_tokens();
+  tokens.vocab_size = 8192;  // an embedding of several pieces
+  const Config config = synthetic_config({}, tokens).value();
   const auto write = [&](const char* name, uint64_t seed, int threads) {
-    const Status status =
-        write_synthetic(config, nano_tokens(), {.seed = seed, .threads = threads}, folder.path() / name);
+    const Status status = write_synthetic(config, tokens, {.seed = seed, .threads = threads}, folder.path() / name);
     EXPECT_TRUE(status.ok()) << status.to_string();
     return digests(folder.path() / name);
   };

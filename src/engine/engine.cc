@@ -24,7 +24,8 @@ SchedulerOptions scheduler_options(const EngineOptions& options, const MemoryPla
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::create(const checkpoint::Checkpoint& checkpoint, std::vector<int32_t> token_classes,
+Result<std::unique_ptr<Engine>> Engine::create(const checkpoint::Checkpoint& checkpoint,
+                                               std::vector<int32_t> token_classes,
                                                std::span<const int32_t> never_sampled, const ops::OpTable& table,
                                                const EngineOptions& options) {
   const checkpoint::Config& config = checkpoint.config();
@@ -33,7 +34,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const checkpoint::Checkpoint& che
   PS_TRY(cache::CachePool pool, cache::CachePool::allocate(plan.geometry, plan.pages, plan.slots));
   PS_TRY(HostBuffer scratch, HostBuffer::allocate(plan.scratch_bytes));
 
-  std::unique_ptr<Engine> engine(new Engine(std::move(plan), options, std::move(pool), std::move(scratch), config, never_sampled));
+  std::unique_ptr<Engine> engine(
+      new Engine(std::move(plan), options, std::move(pool), std::move(scratch), config, never_sampled));
   engine->shape_ = std::move(shape);
   engine->token_classes_ = std::move(token_classes);
   engine->model_ = std::make_unique<model::Model>(checkpoint, table, model::ModelOptions{options.compute});
@@ -57,13 +59,15 @@ Engine::Engine(MemoryPlan plan, const EngineOptions& options, cache::CachePool p
   const std::string layout = plan_.geometry.layout_id;
   const std::string replay = std::string("encoder-replay=") + (options.encoder_replay ? "1" : "0") +
                              " decoder-replay=" + (options.decoder_replay ? "1" : "0");
-  pages_ = std::make_unique<cache::PageManager>(cache::PageManagerOptions{
-      .pages = static_cast<int32_t>(plan_.pages), .page_tokens = options.page_tokens, .layout_id = layout, .name_space = replay});
+  pages_ = std::make_unique<cache::PageManager>(cache::PageManagerOptions{.pages = static_cast<int32_t>(plan_.pages),
+                                                                          .page_tokens = options.page_tokens,
+                                                                          .layout_id = layout,
+                                                                          .name_space = replay});
   if (!options.encoder_replay && options.prefix_cache && plan_.geometry.paged_bytes() > 0) {
     images_ = std::make_unique<cache::StateImages>(*pages_, plan_.geometry, static_cast<int32_t>(plan_.slots));
   }
-  scheduler_ = std::make_unique<Scheduler>(scheduler_options(options, plan_, config.text_config.sliding_window), *pages_, slots_,
-                                           images_.get(), layout);
+  scheduler_ = std::make_unique<Scheduler>(scheduler_options(options, plan_, config.text_config.sliding_window),
+                                           *pages_, slots_, images_.get(), layout);
   const auto sequences = static_cast<size_t>(options.max_sequences);
   logits_.resize(sequences * static_cast<size_t>(vocabulary_));
   rows_.reserve(sequences);
@@ -81,7 +85,8 @@ Status Engine::check_request(const Request& request) const {
   }
   for (const int32_t id : request.prompt) {
     if (id < 0 || id >= vocabulary_) {
-      return Status::invalid("token id " + std::to_string(id) + "; legal values are 0 to " + std::to_string(vocabulary_ - 1));
+      return Status::invalid("token id " + std::to_string(id) + "; legal values are 0 to " +
+                             std::to_string(vocabulary_ - 1));
     }
   }
   return {};
@@ -131,7 +136,8 @@ std::span<const Event> Engine::step() {
   build_plan(scheduled_);
   choices_.assign(scheduled_.size(), Choice{});
   ops::Exec exec{threads_, scratch_};
-  model_->forward(step_plan_.forward_plan(logits_.data(), static_cast<int32_t>(options_.max_sequences), this), views_, exec);
+  model_->forward(step_plan_.forward_plan(logits_.data(), static_cast<int32_t>(options_.max_sequences), this), views_,
+                  exec);
   commit(scheduled_);
   ++steps_;
 #ifdef PAGESTATE_DCHECKS
@@ -152,12 +158,13 @@ void Engine::prepare_slots() {
     const cache::SlotId slot = *sequence.slot;
     if (sequence.slot_needs_zero) {
       options_.poison ? pool_.poison_slot(slot) : pool_.zero_slot(slot);
-      // After a prefix hit the cursor stands at the hit, although the window state is still to be rebuilt from below it.
+      // After a prefix hit the cursor stands at the hit, although the window state is still to be rebuilt from below
+      // it.
       pool_.position(slot) = sequence.computed;
       sequence.slot_needs_zero = false;
     }
-    PS_CHECK(pool_.position(slot) == sequence.computed, "slot", cache::ordinal(slot), "holds", pool_.position(slot), "needs",
-             sequence.computed);
+    PS_CHECK(pool_.position(slot) == sequence.computed, "slot", cache::ordinal(slot), "holds", pool_.position(slot),
+             "needs", sequence.computed);
   }
 }
 
@@ -175,8 +182,8 @@ void Engine::build_plan(std::span<const ScheduledRows> scheduled) {
     rows.pages = sequence.pages;
     rows.slot = *sequence.slot;
     rows.logits = sequence.request.prompt_logprobs && sequence.is_prefilling() ? LogitRows::kAll
-                  : work.samples                                             ? LogitRows::kLast
-                                                                             : LogitRows::kNone;
+                  : work.samples                                               ? LogitRows::kLast
+                                                                               : LogitRows::kNone;
     rows.window_start = work.rows.window_start;
     rows.cached_until = work.rows.cached_until;
     rows.write_from = work.rows.write_from;
@@ -204,10 +211,12 @@ void Engine::logits(int32_t first, int32_t rows, const float* values) {
     const std::span<const int32_t> tokens(sequence.tokens);
     const auto prompt = static_cast<size_t>(sequence.prompt_tokens);
     Choice& choice = choices_[index];
-    choice.token = sampler_.sample(row, sequence.request.sampling,
-                                   {.position = position + 1, .prompt = tokens.first(prompt), .generated = tokens.subspan(prompt)});
+    choice.token = sampler_.sample(
+        row, sequence.request.sampling,
+        {.position = position + 1, .prompt = tokens.first(prompt), .generated = tokens.subspan(prompt)});
     choice.logprob = Sampler::logprob(row, choice.token);
-    sampler_.top_logprobs(row, std::span(top_).subspan(index * kMaxTopLogprobs, static_cast<size_t>(sequence.request.top_logprobs)));
+    sampler_.top_logprobs(
+        row, std::span(top_).subspan(index * kMaxTopLogprobs, static_cast<size_t>(sequence.request.top_logprobs)));
   }
 }
 
@@ -227,8 +236,9 @@ void Engine::commit(std::span<const ScheduledRows> scheduled) {
 void Engine::accept_token(Sequence& sequence, size_t index) {
   const Choice& choice = choices_[index];
   const Request& request = sequence.request;
-  const bool stops = (choice.token == eos_ && !request.ignore_eos) ||
-                     std::find(request.stop_ids.begin(), request.stop_ids.end(), choice.token) != request.stop_ids.end();
+  const bool stops =
+      (choice.token == eos_ && !request.ignore_eos) ||
+      std::find(request.stop_ids.begin(), request.stop_ids.end(), choice.token) != request.stop_ids.end();
   sequence.tokens.push_back(choice.token);
   if (!shape_.engram.empty()) sequence.classes.push_back(token_classes_[static_cast<size_t>(choice.token)]);
   if (stops) return end(sequence, FinishReason::kStop);
@@ -254,7 +264,8 @@ void Engine::end(Sequence& sequence, FinishReason reason) {
   Event event = event_of(sequence);
   event.finish = reason;
   if (reason == FinishReason::kStop) --event.answer_tokens;  // the stopping token is not part of the answer
-  if (sequence.request.prompt_logprobs && !sequence.prompt_logprobs_sent) event.prompt_logprobs = sequence.prompt_logprobs;
+  if (sequence.request.prompt_logprobs && !sequence.prompt_logprobs_sent)
+    event.prompt_logprobs = sequence.prompt_logprobs;
   events_.push_back(event);
   if (sequence.state != SequenceState::kFinished) scheduler_->finish(sequence);
   auto node = sequences_.extract(static_cast<int64_t>(sequence.id));

@@ -1,8 +1,8 @@
 // The engine: many sequences through one model, one step at a time (runtime.md 2).
 //
-// step() plans on the host, runs one forward over the ragged rows of all scheduled sequences, samples, and commits. What a
-// sequence gets does not depend on who runs beside it, on chunking, on PAGE order, on preemption, or (encoder replay off) on a prefix
-// hit: same tokens, same logits, bit for bit.
+// step() plans on the host, runs one forward over the ragged rows of all scheduled sequences, samples, and commits.
+// What a sequence gets does not depend on who runs beside it, on chunking, on PAGE order, on preemption, or (encoder
+// replay off) on a prefix hit: same tokens, same logits, bit for bit.
 // Threading: one thread calls everything. After creation step() allocates nothing; add() does.
 #pragma once
 
@@ -37,7 +37,7 @@ struct EngineCounters {
   SchedulerCounters scheduler;
   cache::PageCounters pages;
   int64_t steps = 0;
-  int64_t prompt_rows = 0;   // computed, replayed ones included
+  int64_t prompt_rows = 0;  // computed, replayed ones included
   int64_t answer_tokens = 0;
 };
 
@@ -111,8 +111,8 @@ class Engine final : private model::LogitSink {
   std::vector<SequenceRows> rows_;
   StepPlan step_plan_;
   std::span<const ScheduledRows> scheduled_;
-  std::vector<Choice> choices_;       // [scheduled]
-  std::vector<TokenLogprob> top_;     // [scheduled, kMaxTopLogprobs]
+  std::vector<Choice> choices_;    // [scheduled]
+  std::vector<TokenLogprob> top_;  // [scheduled, kMaxTopLogprobs]
   std::vector<Event> events_;
   LogitTap* tap_ = nullptr;
   int64_t next_id_ = 0;

@@ -28,10 +28,12 @@ Result<int64_t> page_count(const MemoryPlan& plan, const EngineOptions& options,
     const int64_t fixed = plan.scratch_bytes + plan.logit_bytes;
     const int64_t pages = geometry.max_pages(options.memory_bytes - fixed, plan.slots);
     if (pages >= 1) return pages;
-    const int64_t least = fixed + plan.slots * geometry.state_bytes + geometry.paged_bytes() + 4 * geometry.alignment_bytes;
-    return Status::exhausted("memory of " + std::to_string(options.memory_bytes) + " bytes holds " + std::to_string(fixed) +
-                             " of scratch and " + std::to_string(plan.slots) + " STATE slots of " +
-                             std::to_string(geometry.state_bytes) + ", but no PAGE; " + std::to_string(least) +
+    const int64_t least =
+        fixed + plan.slots * geometry.state_bytes + geometry.paged_bytes() + 4 * geometry.alignment_bytes;
+    return Status::exhausted("memory of " + std::to_string(options.memory_bytes) + " bytes holds " +
+                             std::to_string(fixed) + " of scratch and " + std::to_string(plan.slots) +
+                             " STATE slots of " + std::to_string(geometry.state_bytes) + ", but no PAGE; " +
+                             std::to_string(least) +
                              " would be enough for one, fewer max-sequences or a smaller token-budget need less");
   }
   if (options.pages > 0) return options.pages;
@@ -67,12 +69,14 @@ Result<MemoryPlan> plan_memory(const checkpoint::Config& config, const checkpoin
 
   const model::Dimensions dims = model::dimensions(config);
   plan.slots = options.max_sequences;
-  // Wanted rows pass through in blocks, but a request with prompt log-probabilities may want every row's last hidden state.
-  plan.scratch_bytes = model::forward_scratch_bytes(dims, table, options.compute, options.token_budget, options.token_budget,
-                                                    options.threads);
+  // Wanted rows pass through in blocks, but a request with prompt log-probabilities may want every row's last hidden
+  // state.
+  plan.scratch_bytes = model::forward_scratch_bytes(dims, table, options.compute, options.token_budget,
+                                                    options.token_budget, options.threads);
   plan.logit_bytes = options.max_sequences * dims.vocabulary * int64_t{sizeof(float)};
   plan.state_bytes = plan.slots * plan.geometry.state_bytes;
-  const int64_t wanted_context = options.max_context > 0 ? options.max_context : std::min<int64_t>(text.max_position_embeddings, 32768);
+  const int64_t wanted_context =
+      options.max_context > 0 ? options.max_context : std::min<int64_t>(text.max_position_embeddings, 32768);
   PS_TRY(plan.pages, page_count(plan, options, wanted_context));
   plan.page_bytes = plan.pages * plan.geometry.paged_bytes();
   const int64_t held = std::min(plan.page_tokens_total(), text.max_position_embeddings);

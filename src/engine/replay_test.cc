@@ -49,9 +49,7 @@ TEST(Replay, ExampleGMiddleChunkRunsNoDecoder) {
   expect_rows(prefill_rows(kRules, Resume::kContinue, 20, 4, 8), 4, 0, 0, 0, 8);
 }
 
-TEST(Replay, ExampleHOffGridResume) {
-  expect_rows(prefill_rows(kRules, Resume::kContinue, 10, 9, 10), 4, 0, 9, 9, 6);
-}
+TEST(Replay, ExampleHOffGridResume) { expect_rows(prefill_rows(kRules, Resume::kContinue, 10, 9, 10), 4, 0, 9, 9, 6); }
 
 TEST(Replay, HitInAMiddleChunkStartsBelowToo) {
   expect_rows(prefill_rows(kRules, Resume::kFreshSlot, 40, 8, 16), 4, 4, 0, 8, 16);
@@ -75,7 +73,8 @@ TEST(Replay, FinishingForwardHoldsTheWholeTail) {
           rules.window = window;
           rules.page_tokens = page_tokens;
           const PrefillRows rows = prefill_rows(rules, Resume::kContinue, prompt, resume, prompt);
-          EXPECT_EQ(rows.end - rows.decoder_start, std::min(window, prompt)) << window << ' ' << prompt << ' ' << resume;
+          EXPECT_EQ(rows.end - rows.decoder_start, std::min(window, prompt))
+              << window << ' ' << prompt << ' ' << resume;
           EXPECT_LE(rows.start, resume);
         }
       }

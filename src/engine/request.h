@@ -37,8 +37,8 @@ struct Event {
   SequenceId sequence{};
   int32_t token = -1;  // of the answer; -1: none. NOTE: a token that stops the answer is not reported
   float logprob = 0;
-  std::span<const TokenLogprob> top;              // top_logprobs entries
-  std::span<const float> prompt_logprobs;         // once, with the first token: entry i belongs to prompt token i + 1
+  std::span<const TokenLogprob> top;       // top_logprobs entries
+  std::span<const float> prompt_logprobs;  // once, with the first token: entry i belongs to prompt token i + 1
   FinishReason finish = FinishReason::kNone;
   int64_t cached_tokens = 0;  // of the prompt, served from the prefix cache at admission
   int64_t prompt_tokens = 0;

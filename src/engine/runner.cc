@@ -35,7 +35,8 @@ Status check(const RunnerOptions& options, const checkpoint::TextConfig& text) {
                            std::to_string(text.max_position_embeddings));
   }
   if (options.prefill_chunk < 1 || options.prefill_chunk > 65536) {
-    return Status::invalid("prefill-chunk is " + std::to_string(options.prefill_chunk) + "; legal values are 1 to 65536");
+    return Status::invalid("prefill-chunk is " + std::to_string(options.prefill_chunk) +
+                           "; legal values are 1 to 65536");
   }
   if (options.threads < 1 || options.threads > 1024) {
     return Status::invalid("threads is " + std::to_string(options.threads) + "; legal values are 1 to 1024");
@@ -45,8 +46,9 @@ Status check(const RunnerOptions& options, const checkpoint::TextConfig& text) {
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> Runner::create(const checkpoint::Checkpoint& checkpoint, std::vector<int32_t> token_classes,
-                                               const ops::OpTable& table, const RunnerOptions& options) {
+Result<std::unique_ptr<Runner>> Runner::create(const checkpoint::Checkpoint& checkpoint,
+                                               std::vector<int32_t> token_classes, const ops::OpTable& table,
+                                               const RunnerOptions& options) {
   const checkpoint::TextConfig& text = checkpoint.config().text_config;
   PS_RETURN_IF_ERROR(check(options, text));
   PS_TRY(PlanShape shape, make_plan_shape(checkpoint.config(), token_classes));
@@ -57,8 +59,8 @@ Result<std::unique_ptr<Runner>> Runner::create(const checkpoint::Checkpoint& che
 
   auto model = std::make_unique<model::Model>(checkpoint, table, model::ModelOptions{options.compute});
   const int64_t chunk = std::min(options.prefill_chunk, options.max_tokens);
-  PS_TRY(HostBuffer scratch, HostBuffer::allocate(model::forward_scratch_bytes(model->dims(), table, options.compute, chunk,
-                                                                               chunk, options.threads)));
+  PS_TRY(HostBuffer scratch, HostBuffer::allocate(model::forward_scratch_bytes(model->dims(), table, options.compute,
+                                                                               chunk, chunk, options.threads)));
   std::unique_ptr<Runner> runner(new Runner(std::move(pool), std::move(scratch), options.threads));
   runner->options_ = options;
   runner->model_ = std::move(model);

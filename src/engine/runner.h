@@ -1,6 +1,7 @@
 // Runner: one request at a time through block table, STATE slot and rings, exactly as many would go.
 //
-// It owns the cache pool, the scratch arena and the threads of one model, and feeds tokens in any split. Threading: one caller.
+// It owns the cache pool, the scratch arena and the threads of one model, and feeds tokens in any split. Threading: one
+// caller.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +46,10 @@ class Runner {
   // Sees `logits` [rows, vocabulary] of the positions [first, first + rows), in blocks; returns false to stop the feed.
   using LogitSink = std::function<bool(int64_t first, std::span<const float> logits)>;
 
-  // Appends tokens in forwards of at most prefill_chunk rows. `which` says whose logits reach the sink: the last token's of the
-  // whole feed, every token's, or none's. `progress(done, total)` runs after each forward; empty functions are allowed.
-  // invalid when an id is outside the vocabulary or the context would exceed max_tokens; cancelled when a callback says so.
+  // Appends tokens in forwards of at most prefill_chunk rows. `which` says whose logits reach the sink: the last
+  // token's of the whole feed, every token's, or none's. `progress(done, total)` runs after each forward; empty
+  // functions are allowed. invalid when an id is outside the vocabulary or the context would exceed max_tokens;
+  // cancelled when a callback says so.
   [[nodiscard]] Status feed(std::span<const int32_t> ids, LogitRows which, const LogitSink& sink,
                             const std::function<bool(int64_t done, int64_t total)>& progress = {});
 

@@ -38,8 +38,10 @@ Status check(const SamplingOptions& options) {
   if (!(options.repetition_penalty > 0 && options.repetition_penalty <= 10)) {
     return refuse("repetition-penalty", options.repetition_penalty, "above 0, at most 10");
   }
-  if (!(std::fabs(options.presence_penalty) <= 2)) return refuse("presence-penalty", options.presence_penalty, "-2 to 2");
-  if (!(std::fabs(options.frequency_penalty) <= 2)) return refuse("frequency-penalty", options.frequency_penalty, "-2 to 2");
+  if (!(std::fabs(options.presence_penalty) <= 2))
+    return refuse("presence-penalty", options.presence_penalty, "-2 to 2");
+  if (!(std::fabs(options.frequency_penalty) <= 2))
+    return refuse("frequency-penalty", options.frequency_penalty, "-2 to 2");
   for (const auto& [id, bias] : options.logit_bias) {
     if (!(std::fabs(bias) <= 100)) return refuse("logit-bias of token " + std::to_string(id), bias, "-100 to 100");
   }
@@ -84,7 +86,8 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits, const Sa
   }
   if (penalizes_answer) {
     for (const int32_t id : context.generated) {
-      if (counts_[static_cast<size_t>(id)]++ == 0) adjusted_[static_cast<size_t>(id)] -= static_cast<float>(options.presence_penalty);
+      if (counts_[static_cast<size_t>(id)]++ == 0)
+        adjusted_[static_cast<size_t>(id)] -= static_cast<float>(options.presence_penalty);
       adjusted_[static_cast<size_t>(id)] -= static_cast<float>(options.frequency_penalty);
     }
     for (const int32_t id : context.generated) counts_[static_cast<size_t>(id)] = 0;
@@ -112,7 +115,8 @@ int32_t Sampler::sample(std::span<const float> raw, const SamplingOptions& optio
   return draw(logits, options, likeliest, position_uniform(options.seed, context.position));
 }
 
-int32_t Sampler::draw(std::span<const float> logits, const SamplingOptions& options, int32_t likeliest, double uniform) {
+int32_t Sampler::draw(std::span<const float> logits, const SamplingOptions& options, int32_t likeliest,
+                      double uniform) {
   const float top = logits[static_cast<size_t>(likeliest)];
   candidates_.clear();
   double total = 0;
@@ -165,7 +169,8 @@ float Sampler::logprob(std::span<const float> logits, int32_t id) {
   for (const float logit : logits) top = std::max(top, logit);
   double total = 0;
   for (const float logit : logits) total += relative_weight(logit, top, 1);
-  return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - static_cast<double>(top) - std::log(total));
+  return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - static_cast<double>(top) -
+                            std::log(total));
 }
 
 void Sampler::top_logprobs(std::span<const float> logits, std::span<TokenLogprob> out) {

@@ -1,5 +1,5 @@
-// Picks the next token from logits (model.md 5). A draw depends on (seed, position) and the logits only, never on who else is in
-// the batch: the random number is a hash of both, not a stream.
+// Picks the next token from logits (model.md 5). A draw depends on (seed, position) and the logits only, never on who
+// else is in the batch: the random number is a hash of both, not a stream.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ struct SamplingOptions {
   int32_t top_k = 0;       // keeps the k most likely tokens; 0 = all
   double min_p = 0;        // drops tokens below min_p times the likeliest
   uint64_t seed = 0;
-  double repetition_penalty = 1;  // > 1 makes tokens of prompt and answer less likely: divides positive, multiplies negative logits
-  double presence_penalty = 0;    // subtracted once from tokens of the answer
-  double frequency_penalty = 0;   // subtracted per occurrence in the answer
+  double repetition_penalty =
+      1;  // > 1 makes tokens of prompt and answer less likely: divides positive, multiplies negative logits
+  double presence_penalty = 0;                        // subtracted once from tokens of the answer
+  double frequency_penalty = 0;                       // subtracted per occurrence in the answer
   std::vector<std::pair<int32_t, float>> logit_bias;  // added first
 };
 // invalid, naming the option and its legal range.
@@ -48,7 +49,8 @@ class Sampler {
   Sampler(int32_t vocabulary, std::span<const int32_t> never);
 
   // REQUIRES: logits.size() == vocabulary, at least one id is legal. NaN logits count as -inf.
-  [[nodiscard]] int32_t sample(std::span<const float> logits, const SamplingOptions& options, const SampleContext& context);
+  [[nodiscard]] int32_t sample(std::span<const float> logits, const SamplingOptions& options,
+                               const SampleContext& context);
 
   // Log-probability of one id.
   [[nodiscard]] static float logprob(std::span<const float> logits, int32_t id);
@@ -63,7 +65,8 @@ class Sampler {
   [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits, const SamplingOptions& options,
                                                 const SampleContext& context);
   [[nodiscard]] int32_t greedy(std::span<const float> logits) const;
-  [[nodiscard]] int32_t draw(std::span<const float> logits, const SamplingOptions& options, int32_t likeliest, double uniform);
+  [[nodiscard]] int32_t draw(std::span<const float> logits, const SamplingOptions& options, int32_t likeliest,
+                             double uniform);
   // How many of the candidates, sorted, top-k and top-p keep; their weights add up to `total` afterwards.
   [[nodiscard]] size_t cut(const SamplingOptions& options, float top, double& total);
   // Sorts the most likely `count` candidates to the front.

@@ -29,7 +29,8 @@ TEST(Sampler, EqualSeedAndPositionGiveEqualDraws) {
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i));
   const SamplingOptions options{.temperature = 1, .seed = 9};
   for (int64_t position = 0; position < 50; ++position) {
-    EXPECT_EQ(sampler.sample(logits, options, {.position = position}), sampler.sample(logits, options, {.position = position}));
+    EXPECT_EQ(sampler.sample(logits, options, {.position = position}),
+              sampler.sample(logits, options, {.position = position}));
   }
 }
 
@@ -40,7 +41,8 @@ TEST(Sampler, FollowsTheDistribution) {
   const double total = 1 + std::exp(1.0) + std::exp(2.0);
   std::map<int32_t, int> count;
   constexpr int kDraws = 40000;
-  for (int position = 0; position < kDraws; ++position) ++count[sampler.sample(logits, {.temperature = 1}, {.position = position})];
+  for (int position = 0; position < kDraws; ++position)
+    ++count[sampler.sample(logits, {.temperature = 1}, {.position = position})];
   for (int32_t id = 0; id < 3; ++id) {
     const double p = std::exp(static_cast<double>(id)) / total;
     EXPECT_NEAR(count[id], kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p))) << id;

@@ -25,20 +25,23 @@ Status check(const SchedulerOptions& options) {
   if (options.max_sequences < 1) return refuse("max-sequences", options.max_sequences, "1 or more");
   if (options.max_context < 1) return refuse("max-context", options.max_context, "1 or more");
   if (replay.encoder_replay && options.prefix_cache && replay.page_tokens < replay.window - 1) {
-    return refuse("page-tokens", replay.page_tokens, "at least " + std::to_string(replay.window - 1) +
-                  " with encoder replay: one PAGE of recomputation must rebuild the window");
+    return refuse("page-tokens", replay.page_tokens,
+                  "at least " + std::to_string(replay.window - 1) +
+                      " with encoder replay: one PAGE of recomputation must rebuild the window");
   }
   // The widest forward that may not be cut: a PAGE of recomputation and a rest shorter than a PAGE or the window.
   const int64_t widest = 2 * int64_t{replay.page_tokens} + replay.window;
   const int64_t least = options.max_sequences + widest;
   if (options.token_budget < least) {
-    return refuse("token-budget", options.token_budget, std::to_string(least) + " or more (max-sequences + 2 PAGEs + window)");
+    return refuse("token-budget", options.token_budget,
+                  std::to_string(least) + " or more (max-sequences + 2 PAGEs + window)");
   }
   if (options.long_prefill_tokens != 0 && options.long_prefill_tokens < replay.page_tokens) {
     return refuse("long-prefill-tokens", options.long_prefill_tokens,
                   "0 (no cap) or at least one PAGE, " + std::to_string(replay.page_tokens));
   }
-  if (options.image_interval_tokens < 0) return refuse("image-interval-tokens", options.image_interval_tokens, "0 or more");
+  if (options.image_interval_tokens < 0)
+    return refuse("image-interval-tokens", options.image_interval_tokens, "0 or more");
   return {};
 }
 
@@ -152,7 +155,8 @@ bool Scheduler::admit(Sequence& sequence) {
   if (may_hit(sequence)) matched = pages_.match(sequence.tokens, sequence.length() - 1, hits_);
   if (images_ != nullptr) hits_.resize(static_cast<size_t>(images_->restorable_pages(hits_)));
   if (admit_with_hits(sequence, matched)) return true;
-  // An image that stays pinned beside its own request may leave too few PAGEs for ever: with nobody to wait for, compute anew.
+  // An image that stays pinned beside its own request may leave too few PAGEs for ever: with nobody to wait for,
+  // compute anew.
   if (hits_.empty() || !running_.empty()) return false;
   hits_.clear();
   return admit_with_hits(sequence, matched);
@@ -209,7 +213,8 @@ int64_t Scheduler::chunk_end(const Sequence& sequence, int64_t resume, Resume ho
   const auto start_for = [&](bool finishes) {
     return prefill_start(rules, how, static_cast<int32_t>(sequence.length()), static_cast<int32_t>(resume), finishes);
   };
-  const int64_t cap = options_.long_prefill_tokens > 0 ? options_.long_prefill_tokens : std::numeric_limits<int32_t>::max();
+  const int64_t cap =
+      options_.long_prefill_tokens > 0 ? options_.long_prefill_tokens : std::numeric_limits<int32_t>::max();
   // The cap counts from the resume position, the budget from where the forward really starts.
   int64_t end = std::min(resume + cap, sequence.length());
   if (images_ != nullptr) end = std::min(end, next_image_boundary(sequence, resume));
@@ -290,7 +295,8 @@ void Scheduler::keep_image(Sequence& sequence) {
   const int64_t page_tokens = options_.replay.page_tokens;
   const int64_t position = sequence.computed;
   if (position % page_tokens != 0 || sequence.published.pages * page_tokens != position) return;
-  // Prompts are cut where an image is wanted; an answer passes boundaries and keeps one when the last is far enough back.
+  // Prompts are cut where an image is wanted; an answer passes boundaries and keeps one when the last is far enough
+  // back.
   const bool is_answer = position > sequence.target;
   if (is_answer && position - sequence.last_image < std::max(options_.image_interval_tokens, page_tokens)) return;
   const cache::StoreResult result = images_->queue_store(sequence.published.hash, position, *sequence.slot);
@@ -319,11 +325,13 @@ Status Scheduler::check_integrity() const {
     }
   }
   for (const Sequence* sequence : waiting_) {
-    if (!sequence->pages.empty() || sequence->slot.has_value()) return Status::internal("a waiting sequence holds resources");
+    if (!sequence->pages.empty() || sequence->slot.has_value())
+      return Status::internal("a waiting sequence holds resources");
   }
   std::sort(slots.begin(), slots.end());
   if (std::adjacent_find(slots.begin(), slots.end()) != slots.end()) return Status::internal("a slot has two owners");
-  if (slots_.count() - slots_.available() != static_cast<int32_t>(slots.size())) return Status::internal("a slot leaked");
+  if (slots_.count() - slots_.available() != static_cast<int32_t>(slots.size()))
+    return Status::internal("a slot leaked");
   if (images_ != nullptr) PS_RETURN_IF_ERROR(images_->check_integrity());
   return pages_.check_integrity(entries);
 }

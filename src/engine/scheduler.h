@@ -1,11 +1,11 @@
-// The scheduler: who runs which rows in the next step, and what that takes of the cache (runtime.md 2). Pure host logic: it knows
-// ids, counts and tokens, no bytes, no model.
+// The scheduler: who runs which rows in the next step, and what that takes of the cache (runtime.md 2). Pure host
+// logic: it knows ids, counts and tokens, no bytes, no model.
 //
-// A pass: finish aborted sequences; one row for every decoding sequence, oldest first, preempting the youngest when PAGEs run out; go
-// on with unfinished prompts; admit from the head of the queue. Prompt rows and answer rows share a step. Why that is safe: PAGEs
-// are held by reference counts from the moment they are claimed, a hit is claimed and an image pinned before the same admission
-// allocates anything, and a sequence that already has rows in the step is older than every possible victim.
-// Chunks end on PAGE boundaries or at the prompt's end, so no cut is odd.
+// A pass: finish aborted sequences; one row for every decoding sequence, oldest first, preempting the youngest when
+// PAGEs run out; go on with unfinished prompts; admit from the head of the queue. Prompt rows and answer rows share a
+// step. Why that is safe: PAGEs are held by reference counts from the moment they are claimed, a hit is claimed and an
+// image pinned before the same admission allocates anything, and a sequence that already has rows in the step is older
+// than every possible victim. Chunks end on PAGE boundaries or at the prompt's end, so no cut is odd.
 // Threading: one thread. Allocates only in add().
 #pragma once
 
@@ -24,12 +24,13 @@
 namespace ps::engine {
 
 struct SchedulerOptions {
-  ReplayRules replay;                  // window and PAGE size included
-  int64_t max_sequences = 0;           // running at once
-  int64_t token_budget = 0;            // rows of a step, prompts and answers together
-  int64_t long_prefill_tokens = 0;     // most prompt tokens of one sequence in a step; 0 = no cap
-  int64_t max_context = 0;             // tokens of one sequence, prompt and answer
-  int64_t image_interval_tokens = 8192;  // checkpoint mode: distance of images while a long prompt is computed; 0 = only its end
+  ReplayRules replay;               // window and PAGE size included
+  int64_t max_sequences = 0;        // running at once
+  int64_t token_budget = 0;         // rows of a step, prompts and answers together
+  int64_t long_prefill_tokens = 0;  // most prompt tokens of one sequence in a step; 0 = no cap
+  int64_t max_context = 0;          // tokens of one sequence, prompt and answer
+  int64_t image_interval_tokens =
+      8192;  // checkpoint mode: distance of images while a long prompt is computed; 0 = only its end
   bool prefix_cache = true;
 };
 // invalid, naming the option and the value that would work.
@@ -51,8 +52,8 @@ struct SchedulerCounters {
 class Scheduler {
  public:
   // images: checkpoint mode, i.e. encoder replay off with a prefix cache; nullptr otherwise. All outlive the scheduler.
-  Scheduler(const SchedulerOptions& options, cache::PageManager& pages, cache::StateSlots& slots, cache::StateImages* images,
-            std::string layout_id);
+  Scheduler(const SchedulerOptions& options, cache::PageManager& pages, cache::StateSlots& slots,
+            cache::StateImages* images, std::string layout_id);
 
   // Refuses at once what can never run, with the number that would fit.
   [[nodiscard]] Status check_fits(int64_t prompt_tokens, int64_t max_tokens) const;
@@ -92,7 +93,8 @@ class Scheduler {
   }
   void add_prefill(Sequence& sequence, int64_t end);
 
-  // Where the sequence's chunk from its resume position ends under the budget that is left; its resume position: nothing fits.
+  // Where the sequence's chunk from its resume position ends under the budget that is left; its resume position:
+  // nothing fits.
   [[nodiscard]] int64_t chunk_end(const Sequence& sequence, int64_t resume, Resume how) const;
   [[nodiscard]] int64_t next_image_boundary(const Sequence& sequence, int64_t resume) const;
   [[nodiscard]] ReplayRules rules_for(const Sequence& sequence) const noexcept;

@@ -24,8 +24,8 @@ struct Sequence {
   std::vector<int32_t> classes;  // Engram: `history` dead entries, then one per token; empty without Engram
   int64_t prompt_tokens = 0;
 
-  // Tokens [0, computed) have their rows in the cache. Up to `target` they are fed as a prompt (after a preemption the answer so far
-  // included); behind it one token a step.
+  // Tokens [0, computed) have their rows in the cache. Up to `target` they are fed as a prompt (after a preemption the
+  // answer so far included); behind it one token a step.
   int64_t computed = 0;
   int64_t target = 0;
   Resume resume = Resume::kContinue;
@@ -33,11 +33,12 @@ struct Sequence {
   std::vector<cache::PageId> pages;
   cache::PublishCursor published;
   std::optional<cache::SlotId> slot;
-  bool slot_needs_zero = false;   // before the next forward
-  int64_t image_boundary = 0;     // checkpoint mode: where the next image is wanted beside the regular interval; 0 = nowhere
-  int64_t last_image = 0;         // position of the newest image or restore
+  bool slot_needs_zero = false;  // before the next forward
+  int64_t image_boundary =
+      0;                   // checkpoint mode: where the next image is wanted beside the regular interval; 0 = nowhere
+  int64_t last_image = 0;  // position of the newest image or restore
 
-  int64_t cached_tokens = 0;      // hit of the first admission
+  int64_t cached_tokens = 0;  // hit of the first admission
   bool was_admitted = false;
   int32_t preemptions = 0;
   std::vector<float> prompt_logprobs;

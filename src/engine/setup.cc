@@ -26,8 +26,8 @@ Result<PlanShape> make_plan_shape(const checkpoint::Config& config, std::span<co
   shape.vocabulary = static_cast<int32_t>(text.vocab_size);
   if (text.engram_layer_ids.empty()) return shape;
   if (static_cast<int64_t>(token_classes.size()) != text.vocab_size) {
-    return Status::invalid("the tokenizer maps " + std::to_string(token_classes.size()) + " ids to Engram classes, vocab_size is " +
-                           std::to_string(text.vocab_size));
+    return Status::invalid("the tokenizer maps " + std::to_string(token_classes.size()) +
+                           " ids to Engram classes, vocab_size is " + std::to_string(text.vocab_size));
   }
   const int64_t classes = *std::max_element(token_classes.begin(), token_classes.end()) + int64_t{1};
   const int32_t pad = token_classes[static_cast<size_t>(text.engram_pad_token_id)];

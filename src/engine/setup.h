@@ -16,6 +16,7 @@ namespace ps::engine {
 [[nodiscard]] model::CacheViews make_views(cache::CachePool& pool, const checkpoint::LayerTopology& topology);
 
 // token_classes: Engram class per id; ignored for a model without Engram. invalid when it contradicts the config.
-[[nodiscard]] Result<PlanShape> make_plan_shape(const checkpoint::Config& config, std::span<const int32_t> token_classes);
+[[nodiscard]] Result<PlanShape> make_plan_shape(const checkpoint::Config& config,
+                                                std::span<const int32_t> token_classes);
 
 }  // namespace ps::engine

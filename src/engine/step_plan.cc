@@ -10,7 +10,8 @@ void StepPlan::build(const PlanShape& shape, std::span<const SequenceRows> rows)
   clear();
   engram_rows_.resize(shape.engram.size());
   block_table_stride_ = 0;
-  for (const SequenceRows& request : rows) block_table_stride_ = std::max(block_table_stride_, std::ssize(request.pages));
+  for (const SequenceRows& request : rows)
+    block_table_stride_ = std::max(block_table_stride_, std::ssize(request.pages));
   for (const SequenceRows& request : rows) add(shape, request);
   engram_row_views_.clear();
   for (const auto& ids : engram_rows_) engram_row_views_.push_back(ids.data());
@@ -40,9 +41,10 @@ void StepPlan::reserve(const PlanShape& shape, int64_t tokens, int64_t requests,
 }
 
 void StepPlan::clear() {
-  for (auto* array : {&ids_, &positions_, &request_of_row_, &row_start_, &slots_, &block_tables_, &window_start_,
-                      &cached_until_, &write_from_, &logit_rows_, &logit_positions_, &decoder_rows_, &decoder_positions_,
-                      &decoder_request_of_row_, &decoder_row_start_, &decoder_window_start_, &zeros_}) {
+  for (auto* array :
+       {&ids_, &positions_, &request_of_row_, &row_start_, &slots_, &block_tables_, &window_start_, &cached_until_,
+        &write_from_, &logit_rows_, &logit_positions_, &decoder_rows_, &decoder_positions_, &decoder_request_of_row_,
+        &decoder_row_start_, &decoder_window_start_, &zeros_}) {
     array->clear();
   }
   for (auto& rows : engram_rows_) rows.clear();

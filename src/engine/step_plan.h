@@ -1,7 +1,9 @@
-// StepPlan: everything that one forward is told, built on the host from what each request runs (design C5; runtime.md 4).
+// StepPlan: everything that one forward is told, built on the host from what each request runs (design C5; runtime.md
+// 4).
 //
-// build() is a pure function of its arguments; the arrays grow once to their capacity and are reused, so a step allocates nothing
-// after the first of its size. The ForwardPlan views point into the StepPlan and live until the next build().
+// build() is a pure function of its arguments; the arrays grow once to their capacity and are reused, so a step
+// allocates nothing after the first of its size. The ForwardPlan views point into the StepPlan and live until the next
+// build().
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ struct SequenceRows {
   int32_t window_start = 0;
   int32_t cached_until = 0;
   int32_t write_from = 0;
-  // Rows [decoder_start, end) run the decoder, and see no window position below decoder_window_start there; kWholeDecoder: all rows.
+  // Rows [decoder_start, end) run the decoder, and see no window position below decoder_window_start there;
+  // kWholeDecoder: all rows.
   static constexpr int32_t kWholeDecoder = -1;
   int32_t decoder_start = kWholeDecoder;
   int32_t decoder_window_start = 0;
@@ -66,7 +69,9 @@ class StepPlan {
   }
   [[nodiscard]] std::span<const int32_t> positions() const noexcept { return positions_; }
   [[nodiscard]] std::span<const int32_t> row_start() const noexcept { return row_start_; }
-  [[nodiscard]] std::span<const ops::CompressedGroup> groups(int ratio) const noexcept { return compression(ratio).groups; }
+  [[nodiscard]] std::span<const ops::CompressedGroup> groups(int ratio) const noexcept {
+    return compression(ratio).groups;
+  }
   [[nodiscard]] std::span<const ops::CompressorRingRow> ring_rows() const noexcept { return ratio2_.ring_rows; }
 
  private:
@@ -93,7 +98,7 @@ class StepPlan {
   std::vector<int32_t> window_start_;
   std::vector<int32_t> cached_until_;
   std::vector<int32_t> write_from_;
-  std::vector<int32_t> logit_rows_;       // of the decoder's rows
+  std::vector<int32_t> logit_rows_;  // of the decoder's rows
   std::vector<int32_t> logit_positions_;
   // The rows that run the decoder; equal to all rows unless is_narrowed_.
   bool is_narrowed_ = false;

@@ -8,7 +8,8 @@
 namespace ps::engine {
 
 bool Transcript::begins(const Transcript& whole) const {
-  if (tokens.size() > whole.tokens.size() || !std::equal(tokens.begin(), tokens.end(), whole.tokens.begin())) return false;
+  if (tokens.size() > whole.tokens.size() || !std::equal(tokens.begin(), tokens.end(), whole.tokens.begin()))
+    return false;
   return std::all_of(logits.begin(), logits.end(), [&](const auto& entry) {
     const auto found = whole.logits.find(entry.first);
     return found != whole.logits.end() && found->second == entry.second;

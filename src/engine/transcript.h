@@ -16,12 +16,15 @@ struct Transcript {
   int64_t cached_tokens = 0;
 
   // Same tokens and same logits.
-  friend bool operator==(const Transcript& a, const Transcript& b) { return a.tokens == b.tokens && a.logits == b.logits; }
+  friend bool operator==(const Transcript& a, const Transcript& b) {
+    return a.tokens == b.tokens && a.logits == b.logits;
+  }
   // Whether this is how `whole` began.
   [[nodiscard]] bool begins(const Transcript& whole) const;
 };
 
-// Steps an engine and collects the transcripts of all its sequences. REQUIRES: the engine outlives it; one at a time per engine.
+// Steps an engine and collects the transcripts of all its sequences. REQUIRES: the engine outlives it; one at a time
+// per engine.
 class Transcriber final : public LogitTap {
  public:
   explicit Transcriber(Engine& engine) : engine_(engine) { engine.tap(this); }

@@ -1,8 +1,8 @@
 // The attention sub-layer of all six kinds, in the exact order of model.md 2.5-2.7.
 //
-// NOTE: the order of cache accesses is part of correctness. Index keys of this forward are stored before scores are taken;
-// compressor rows are pooled before the ring is overwritten; the window ring is written after attention, since a chunk wider
-// than the window would destroy rows that its first queries still read.
+// NOTE: the order of cache accesses is part of correctness. Index keys of this forward are stored before scores are
+// taken; compressor rows are pooled before the ring is overwritten; the window ring is written after attention, since a
+// chunk wider than the window would destroy rows that its first queries still read.
 #include "model/forward_pass.h"
 
 namespace ps::model {
@@ -154,18 +154,20 @@ void ForwardPass::attend(const LayerWeights& weights) {
 void ForwardPass::project_output(const LayerWeights& weights) {
   const int layer = weights.info.layer;
   rotate(buffers_.o, query_positions(), dims_.heads, weights, true);
-  ops::run(ops_.grouped_linear, {buffers_.o, weights.wo_a, buffers_.o_low, static_cast<int32_t>(dims_.o_groups)}, exec_);
+  ops::run(ops_.grouped_linear, {buffers_.o, weights.wo_a, buffers_.o_low, static_cast<int32_t>(dims_.o_groups)},
+           exec_);
   observe("attn.o_low", layer, buffers_.o_low);
   linear(input_for(weights.wo_b, buffers_.o_low, buffers_.o_low_mx), weights.wo_b, buffers_.y);
   observe("attn.y", layer, buffers_.y);
 }
 
-void ForwardPass::rotate(const ops::Activations& x, const int32_t* positions, int64_t heads, const LayerWeights& weights,
-                         bool inverse) {
+void ForwardPass::rotate(const ops::Activations& x, const int32_t* positions, int64_t heads,
+                         const LayerWeights& weights, bool inverse) {
   const RopeTables& tables = model_.rope();
   const std::vector<float>& table = weights.info.ratio == 0 ? tables.window : tables.compressed;
   ops::run(ops_.rope,
-           {x, positions, table.data(), static_cast<int32_t>(heads), static_cast<int32_t>(dims_.rope_pairs), inverse}, exec_);
+           {x, positions, table.data(), static_cast<int32_t>(heads), static_cast<int32_t>(dims_.rope_pairs), inverse},
+           exec_);
 }
 
 }  // namespace ps::model

@@ -1,5 +1,5 @@
-// The activation buffers of one forward, laid out once from the arena. The same code counts and places, so the planner's
-// number cannot drift from what a forward takes.
+// The activation buffers of one forward, laid out once from the arena. The same code counts and places, so the
+// planner's number cannot drift from what a forward takes.
 #pragma once
 
 #include <array>
@@ -32,15 +32,15 @@ class Placer {
 
 // T rows of a forward, R rows with logits. "act" is the compute dtype.
 struct Buffers {
-  ops::Activations h;         // [T, 4 D] act: the residual streams
-  ops::Activations x;         // [T, D] act: a sub-layer's normed input
-  ops::Activations x_mx;      // [T, D] act: the same on the MXFP8 grid
-  ops::Activations y;         // [T, D] act: a sub-layer's output
-  float* pre[2];              // [T, 4]: the mix that feeds the next sub-layer, and the one being made
-  float* post;                // [T, 4]
-  float* combine;             // [T, 4, 4]
+  ops::Activations h;     // [T, 4 D] act: the residual streams
+  ops::Activations x;     // [T, D] act: a sub-layer's normed input
+  ops::Activations x_mx;  // [T, D] act: the same on the MXFP8 grid
+  ops::Activations y;     // [T, D] act: a sub-layer's output
+  float* pre[2];          // [T, 4]: the mix that feeds the next sub-layer, and the one being made
+  float* post;            // [T, 4]
+  float* combine;         // [T, 4, 4]
 
-  uint8_t* is_image;          // [T]
+  uint8_t* is_image;  // [T]
 
   ops::Activations qr;        // [T, q_rank] act
   ops::Activations qr_mx;     // [T, q_rank] act
@@ -67,12 +67,13 @@ struct Buffers {
   ops::Activations engram_e_mx;  // the same on the MXFP8 grid
   ops::Activations engram_u;     // [T, 5 D] act
 
-  ops::Activations last;       // [R, D] act: collapsed rows before the head
+  ops::Activations last;  // [R, D] act: collapsed rows before the head
 
   // The buffers with one row per running row; those of compressed groups and of wanted logits have counts of their own.
   [[nodiscard]] std::array<ops::Activations*, 19> per_row() noexcept {
-    return {&h, &x, &x_mx, &y, &qr, &qr_mx, &q, &kv, &o, &o_low, &o_low_mx, &pool_kv, &pool_score, &index_q, &index_w,
-            &router_logits, &engram_e, &engram_e_mx, &engram_u};
+    return {&h,        &x,           &x_mx,     &y,       &qr,         &qr_mx,   &q,       &kv,
+            &o,        &o_low,       &o_low_mx, &pool_kv, &pool_score, &index_q, &index_w, &router_logits,
+            &engram_e, &engram_e_mx, &engram_u};
   }
 };
 

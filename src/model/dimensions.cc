@@ -24,7 +24,8 @@ void apply_yarn(std::vector<float>& table, const checkpoint::RopeScaling& yarn, 
     return static_cast<double>(dims) * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   const float low = static_cast<float>(std::max(std::floor(corrected_dim(yarn.beta_fast)), 0.0));
-  const float high = static_cast<float>(std::min(std::ceil(corrected_dim(yarn.beta_slow)), static_cast<double>(dims - 1)));
+  const float high =
+      static_cast<float>(std::min(std::ceil(corrected_dim(yarn.beta_slow)), static_cast<double>(dims - 1)));
   const float width = high == low ? 0.001f : high - low;
   const float factor = static_cast<float>(yarn.factor);
   for (size_t i = 0; i < table.size(); ++i) {

@@ -111,11 +111,14 @@ bool ForwardPass::layer(const LayerWeights& weights) {
 }
 
 void ForwardPass::keep_rows(const int32_t* rows, int32_t count) {
-  const auto keep = [&](void* data, int64_t row_bytes) { ops::run(ops_.compact_rows, {data, row_bytes, rows, count}, exec_); };
+  const auto keep = [&](void* data, int64_t row_bytes) {
+    ops::run(ops_.compact_rows, {data, row_bytes, rows, count}, exec_);
+  };
   for (const ops::Activations* buffer : {&buffers_.h, &buffers_.x}) {
     keep(buffer->data, buffer->columns * dtype_bytes(buffer->dtype));
   }
-  for (float* mix : {buffers_.pre[0], buffers_.pre[1], buffers_.post}) keep(mix, ops::kStreams * int64_t{sizeof(float)});
+  for (float* mix : {buffers_.pre[0], buffers_.pre[1], buffers_.post})
+    keep(mix, ops::kStreams * int64_t{sizeof(float)});
   keep(buffers_.is_image, 1);
   keep(buffers_.combine, ops::kStreams * ops::kStreams * int64_t{sizeof(float)});
   set_row_count(count);
@@ -143,8 +146,8 @@ void ForwardPass::enter_sublayer(const HyperConnectionWeights& hc, const ops::Ve
                                  std::string_view point) {
   float* made = buffers_.pre[1 - incoming_];
   ops::run(ops_.hc_mix,
-           {buffers_.h, hc.fn, hc.base, hc.scale, dims_.norm_eps, dims_.hc_eps, dims_.hc_iterations, made, buffers_.post,
-            buffers_.combine},
+           {buffers_.h, hc.fn, hc.base, hc.scale, dims_.norm_eps, dims_.hc_eps, dims_.hc_iterations, made,
+            buffers_.post, buffers_.combine},
            exec_);
   ops::run(ops_.hc_collapse, {buffers_.h, buffers_.pre[incoming_], nullptr, buffers_.x}, exec_);
   norm(buffers_.x, norm_weight, buffers_.x);
@@ -161,9 +164,9 @@ void ForwardPass::leave_sublayer(int layer, std::string_view point) {
 void ForwardPass::mixture_of_experts(const LayerWeights& weights) {
   linear(buffers_.x, weights.gate, buffers_.router_logits);
   ops::run(ops_.router,
-           {buffers_.router_logits, weights.gate_bias, weights.gate_bias_image, plan_.is_image == nullptr ? nullptr : buffers_.is_image,
-            static_cast<int32_t>(dims_.experts_per_token), dims_.routed_scaling, buffers_.expert_ids,
-            buffers_.expert_weights},
+           {buffers_.router_logits, weights.gate_bias, weights.gate_bias_image,
+            plan_.is_image == nullptr ? nullptr : buffers_.is_image, static_cast<int32_t>(dims_.experts_per_token),
+            dims_.routed_scaling, buffers_.expert_ids, buffers_.expert_weights},
            exec_);
   if (observer_ != nullptr) {
     observer_->ids("moe.experts", weights.info.layer, buffers_.expert_ids, buffers_.x.rows, dims_.experts_per_token);
@@ -186,10 +189,12 @@ void ForwardPass::mixture_of_experts(const LayerWeights& weights) {
 void ForwardPass::engram(const LayerWeights& weights) {
   const EngramWeights& engram = *weights.engram;
   const int64_t* rows = plan_.engram_rows[static_cast<size_t>(weights.info.engram)];
-  ops::run(ops_.engram_gather, {engram.table, rows, static_cast<int32_t>(dims_.engram_columns), buffers_.engram_e}, exec_);
+  ops::run(ops_.engram_gather, {engram.table, rows, static_cast<int32_t>(dims_.engram_columns), buffers_.engram_e},
+           exec_);
   linear(input_for(engram.wkv, buffers_.engram_e, buffers_.engram_e_mx), engram.wkv, buffers_.engram_u);
   ops::run(ops_.engram_mix,
-           {buffers_.engram_u, engram.q_weight, engram.k_weight, plan_.engram_alive, dims_.norm_eps, buffers_.h}, exec_);
+           {buffers_.engram_u, engram.q_weight, engram.k_weight, plan_.engram_alive, dims_.norm_eps, buffers_.h},
+           exec_);
   observe("engram.h", weights.info.layer, buffers_.h);
 }
 

@@ -1,7 +1,8 @@
-// The text backbone over flat rows: embedding, blocks, collapse, norm, head (model.md 0, 2). Written once against the op table.
+// The text backbone over flat rows: embedding, blocks, collapse, norm, head (model.md 0, 2). Written once against the
+// op table.
 //
-// Every rule is per absolute position, so a prompt may arrive in any split of forwards and in any company: a row's logits and
-// what it leaves in the cache are the same bits. The cache is seen as views only.
+// Every rule is per absolute position, so a prompt may arrive in any split of forwards and in any company: a row's
+// logits and what it leaves in the cache are the same bits. The cache is seen as views only.
 // Threading: a Model is immutable; a Workspace belongs to one forward at a time.
 #pragma once
 
@@ -19,10 +20,10 @@ namespace ps::model {
 
 // The cache of one rank: one ring per backbone layer, one plane of each kind per owner in topology order.
 struct CacheViews {
-  std::vector<ops::WindowRing> windows;           // [layers]
-  std::vector<ops::MainPlane> main;               // [owners]
-  std::vector<ops::IndexPlane> index;             // [owners]
-  std::vector<ops::CompressorRing> compressors;   // [owners]
+  std::vector<ops::WindowRing> windows;          // [layers]
+  std::vector<ops::MainPlane> main;              // [owners]
+  std::vector<ops::IndexPlane> index;            // [owners]
+  std::vector<ops::CompressorRing> compressors;  // [owners]
 };
 
 // What one ratio's compressors do in a forward (runtime.md 4.1).
@@ -35,8 +36,8 @@ struct CompressionPlan {
   int32_t ring_row_count = 0;
 };
 
-// Bounded decoder replay (runtime.md 3.2): the rows that run the decoder, i.e. the last KV owner's attention and every later layer. Rows
-// outside it leave compressed rows and index keys there, and nothing else.
+// Bounded decoder replay (runtime.md 3.2): the rows that run the decoder, i.e. the last KV owner's attention and every
+// later layer. Rows outside it leave compressed rows and index keys there, and nothing else.
 struct DecoderRows {
   bool is_narrowed = false;       // false: every row runs every layer, the rest is not read
   ops::Batch batch;               // positions, requests and window_start of the decoder rows; cached_until is 0
@@ -54,15 +55,15 @@ class LogitSink {
 // Everything that a forward is told. Host memory, read-only, alive during the call.
 struct ForwardPlan {
   ops::Batch batch;
-  const int32_t* ids = nullptr;         // [T]
-  const uint8_t* is_image = nullptr;    // [T] or nullptr
-  const uint8_t* engram_alive = nullptr;  // [T] or nullptr: all alive
+  const int32_t* ids = nullptr;                 // [T]
+  const uint8_t* is_image = nullptr;            // [T] or nullptr
+  const uint8_t* engram_alive = nullptr;        // [T] or nullptr: all alive
   const int64_t* const* engram_rows = nullptr;  // per Engram layer: [T, columns] table rows
   CompressionPlan ratio1;
   CompressionPlan ratio2;
   DecoderRows decoder;
-  // [R] rows whose logits are wanted, ascending: of decoder.batch if narrowed, else of batch. Only they run the last layer's query and
-  // experts; the other rows of that layer leave their window rows.
+  // [R] rows whose logits are wanted, ascending: of decoder.batch if narrowed, else of batch. Only they run the last
+  // layer's query and experts; the other rows of that layer leave their window rows.
   const int32_t* logit_rows = nullptr;
   const int32_t* logit_positions = nullptr;  // [R] their positions
   int32_t logit_row_count = 0;
@@ -80,9 +81,10 @@ class Observer {
   virtual void ids(std::string_view point, int layer, const int32_t* value, int64_t rows, int64_t columns) = 0;
 };
 
-// Scratch that a forward of at most `tokens` rows and `logit_rows` wanted rows takes from its arena, op scratch included. Needs no weights.
-[[nodiscard]] int64_t forward_scratch_bytes(const Dimensions& dims, const ops::OpTable& table, DType compute, int64_t tokens,
-                                            int64_t logit_rows, int threads);
+// Scratch that a forward of at most `tokens` rows and `logit_rows` wanted rows takes from its arena, op scratch
+// included. Needs no weights.
+[[nodiscard]] int64_t forward_scratch_bytes(const Dimensions& dims, const ops::OpTable& table, DType compute,
+                                            int64_t tokens, int64_t logit_rows, int threads);
 
 // The first decoder layer: the last KV owner.
 [[nodiscard]] int decoder_layer(const checkpoint::LayerTopology& topology) noexcept;
@@ -105,7 +107,6 @@ class Model {
   [[nodiscard]] const RopeTables& rope() const noexcept { return rope_; }
   [[nodiscard]] const ops::OpTable& table() const noexcept { return table_; }
   [[nodiscard]] DType compute() const noexcept { return options_.compute; }
-
 
   // Runs the plan. REQUIRES: exec.scratch has forward_scratch_bytes() left.
   void forward(const ForwardPlan& plan, const CacheViews& cache, ops::Exec& exec, Observer* observer = nullptr) const;

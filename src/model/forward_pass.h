@@ -1,4 +1,5 @@
-// One running forward: the plan, the buffers and the backend, and the steps of model.md 0 as methods. Internal to model/.
+// One running forward: the plan, the buffers and the backend, and the steps of model.md 0 as methods. Internal to
+// model/.
 #pragma once
 
 #include "model/buffers.h"
@@ -8,7 +9,8 @@ namespace ps::model {
 
 class ForwardPass {
  public:
-  ForwardPass(const Model& model, const ForwardPlan& plan, const CacheViews& cache, ops::Exec& exec, Observer* observer);
+  ForwardPass(const Model& model, const ForwardPlan& plan, const CacheViews& cache, ops::Exec& exec,
+              Observer* observer);
 
   void embed();
   // false when no row is left to run: the rest of the forward is empty.
@@ -35,16 +37,19 @@ class ForwardPass {
   void keep_rows(const int32_t* rows, int32_t count);
   void set_row_count(int64_t rows);
 
-  // Mixes from h, collapses h with the incoming pre-mix into buffers_.x, normed; the fresh pre-mix becomes the incoming one.
+  // Mixes from h, collapses h with the incoming pre-mix into buffers_.x, normed; the fresh pre-mix becomes the incoming
+  // one.
   void enter_sublayer(const HyperConnectionWeights& hc, const ops::Vector& norm, int layer, std::string_view point);
   // Expands buffers_.y back into h.
   void leave_sublayer(int layer, std::string_view point);
 
   // x itself for an unquantized weight, else x on the MXFP8 grid, written to `grid_buffer`.
-  ops::ConstActivations input_for(const ops::Weight& weight, const ops::ConstActivations& x, ops::Activations& grid_buffer);
+  ops::ConstActivations input_for(const ops::Weight& weight, const ops::ConstActivations& x,
+                                  ops::Activations& grid_buffer);
   void linear(const ops::ConstActivations& x, const ops::Weight& weight, const ops::Activations& y);
   void norm(const ops::ConstActivations& x, const ops::Vector& weight, const ops::Activations& y);
-  void rotate(const ops::Activations& x, const int32_t* positions, int64_t heads, const LayerWeights& weights, bool inverse);
+  void rotate(const ops::Activations& x, const int32_t* positions, int64_t heads, const LayerWeights& weights,
+              bool inverse);
   [[nodiscard]] const int32_t* query_positions() const noexcept {
     return query_rows_ == nullptr ? batch_.positions : plan_.logit_positions;
   }
@@ -66,7 +71,7 @@ class ForwardPass {
   Buffers buffers_;
   ops::Batch batch_;                     // of the rows that run now
   const int32_t* query_rows_ = nullptr;  // of batch_, when only some of its rows still query; nullptr: all
-  int incoming_ = 0;  // which of buffers_.pre feeds the next sub-layer
+  int incoming_ = 0;                     // which of buffers_.pre feeds the next sub-layer
 };
 
 }  // namespace ps::model

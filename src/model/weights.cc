@@ -71,7 +71,7 @@ class Binder {
     weights.table.scale = rows.scale;
     weights.table.dtype = rows.format == checkpoint::WeightFormat::kFp8Row ? DType::kF8E4M3
                           : rows.format == checkpoint::WeightFormat::kBf16 ? DType::kBF16
-                                                                            : DType::kF32;
+                                                                           : DType::kF32;
     weights.wkv = weight("engram.wkv");
     weights.q_weight = plain_matrix("engram.q_weight");
     weights.k_weight = plain_matrix("engram.k_weight");

@@ -1,5 +1,6 @@
-// The text backbone's weights as op views into the mapped checkpoint, bound once by their official names (model.md 1.2).
-// Nothing is copied or repacked. REQUIRES: the Checkpoint outlives the views; its schema check has proven every tensor.
+// The text backbone's weights as op views into the mapped checkpoint, bound once by their official names (model.md
+// 1.2). Nothing is copied or repacked. REQUIRES: the Checkpoint outlives the views; its schema check has proven every
+// tensor.
 #pragma once
 
 #include <optional>
@@ -20,9 +21,9 @@ struct HyperConnectionWeights {
 };
 
 struct CompressorWeights {
-  ops::Weight wkv;    // [head_dim, D]
-  ops::Weight wgate;  // [head_dim, D]; data nullptr at ratio 1
-  ops::Vector norm;   // [head_dim]
+  ops::Weight wkv;           // [head_dim, D]
+  ops::Weight wgate;         // [head_dim, D]; data nullptr at ratio 1
+  ops::Vector norm;          // [head_dim]
   ops::Weight index_wk;      // [index_dim, head_dim]
   ops::Vector index_k_norm;  // [index_dim]
 };

@@ -9,8 +9,8 @@
 namespace ps::ops {
 
 struct Batch {
-  int32_t tokens = 0;    // T
-  int32_t requests = 0;  // S
+  int32_t tokens = 0;                       // T
+  int32_t requests = 0;                     // S
   const int32_t* positions = nullptr;       // [T]
   const int32_t* request_of_row = nullptr;  // [T], -1 for padding
   const int32_t* row_start = nullptr;       // [S + 1]
@@ -24,13 +24,15 @@ struct Batch {
 };
 
 // Visible compressed rows of ratio `ratio` for a query at `position`: groups fully past, its own token included.
-[[nodiscard]] constexpr int32_t visible_rows(int32_t position, int32_t ratio) noexcept { return (position + 1) / ratio; }
+[[nodiscard]] constexpr int32_t visible_rows(int32_t position, int32_t ratio) noexcept {
+  return (position + 1) / ratio;
+}
 
 // One closed group of a compressor: the row that closes it and how many of its inputs come from the compressor ring.
 struct CompressedGroup {
-  int32_t row = -1;      // row of the batch that holds the group's last token; -1 = padding
+  int32_t row = -1;  // row of the batch that holds the group's last token; -1 = padding
   int32_t request = -1;
-  int32_t position = 0;  // of the last token; the compressed row is position / ratio, rotated at position + 1 - ratio
+  int32_t position = 0;   // of the last token; the compressed row is position / ratio, rotated at position + 1 - ratio
   int32_t from_ring = 0;  // leading inputs read from the ring (window_len of runtime.md 4.1)
 };
 

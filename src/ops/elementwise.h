@@ -16,7 +16,8 @@ struct EmbedArgs {
 };
 [[nodiscard]] Status check(const EmbedArgs& args);
 
-// y = w * (x * r), r = 1 / sqrt(mean(x^2) + eps): F32, one rounding at the store. Sum of squares in lane-16 order (numerics.h).
+// y = w * (x * r), r = 1 / sqrt(mean(x^2) + eps): F32, one rounding at the store. Sum of squares in lane-16 order
+// (numerics.h).
 struct RmsNormArgs {
   ConstActivations x;  // [T, D]
   Vector w;            // [D]
@@ -27,10 +28,11 @@ struct RmsNormArgs {
 
 // Rotates the last 2 * pairs channels of every head, adjacent channels (2i, 2i+1), in place:
 //   (a, b) -> (fma(a, cos, -(b * sin)), fma(a, sin, b * cos)); the inverse negates sin.
-// The angle is the F32 product of F32(position) and inverse_frequency[i]; its cosine and sine are taken in F64 and rounded.
+// The angle is the F32 product of F32(position) and inverse_frequency[i]; its cosine and sine are taken in F64 and
+// rounded.
 struct RopeArgs {
-  Activations x;                        // [T, heads * head_dim]
-  const int32_t* positions = nullptr;   // [T]
+  Activations x;                             // [T, heads * head_dim]
+  const int32_t* positions = nullptr;        // [T]
   const float* inverse_frequency = nullptr;  // [pairs]
   int32_t heads = 1;
   int32_t pairs = 0;  // 2 * pairs <= head_dim

@@ -7,7 +7,8 @@
 
 namespace ps::ops {
 
-// A host table of [rows, dim], E4M3 with one E8M0 scale per 32 of dim, or unquantized. Read where it lies in the mapped file.
+// A host table of [rows, dim], E4M3 with one E8M0 scale per 32 of dim, or unquantized. Read where it lies in the mapped
+// file.
 struct EngramTable {
   DType dtype = DType::kF8E4M3;  // kF8E4M3, kBF16 or kF32
   int64_t rows = 0;
@@ -27,13 +28,14 @@ struct EngramGatherArgs {
 
 // For each stream c, key_c = u[c * D ..], val = u[4 * D ..], sums in lane-16 order:
 //   rho = r(h_c) * r(key_c), r(x) = 1 / sqrt(mean(x^2) + eps)
-//   dot = (sum of (h_c * (q_c * k_c)) * key_c) * rho * F32(D^-0.5): qk = q * k and t = h * qk rounded to F32, then fma(t, key, lane)
+//   dot = (sum of (h_c * (q_c * k_c)) * key_c) * rho * F32(D^-0.5): qk = q * k and t = h * qk rounded to F32, then
+//   fma(t, key, lane)
 //   gamma = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot));  h_c = fma(gamma, val, h_c), stored
 // Rows with alive[t] == 0 (image tokens) keep h unchanged.
 struct EngramMixArgs {
-  ConstActivations u;  // [T, 5 * D]
-  Weight q_weight;     // [4, D], kBF16 or kF32
-  Weight k_weight;     // [4, D]
+  ConstActivations u;              // [T, 5 * D]
+  Weight q_weight;                 // [4, D], kBF16 or kF32
+  Weight k_weight;                 // [4, D]
   const uint8_t* alive = nullptr;  // [T] or nullptr: all alive
   float eps = 0;
   Activations h;  // [T, 4 * D], in place

@@ -1,11 +1,12 @@
-// Linear ops: y = x * W^T in the canonical order (reductions.md), whatever the weight format, backend or number of rows.
+// Linear ops: y = x * W^T in the canonical order (reductions.md), whatever the weight format, backend or number of
+// rows.
 //
 // Canonical dot product over K, in F32, K padded with zeros to a multiple of 32:
 //   acc = 0; for each 32 consecutive k, ascending:  e = o = 0;
 //     for p in 0..15:  e = fma(a[2p], b[2p], e);  o = fma(a[2p+1], b[2p+1], o)
 //     acc = acc + (e + o)
-// Operands are first decoded: activations to float, weights to code * scale, which is exact in BF16. Subnormal operands and
-// results count as zero. A row's result depends on that row of x and on W only.
+// Operands are first decoded: activations to float, weights to code * scale, which is exact in BF16. Subnormal operands
+// and results count as zero. A row's result depends on that row of x and on W only.
 #pragma once
 
 #include "base/status.h"
@@ -32,8 +33,8 @@ struct GroupedLinearArgs {
 };
 [[nodiscard]] Status check(const GroupedLinearArgs& args);
 
-// y = x rounded to the MXFP8 grid, group by group of 32 columns (Q8 of model.md 2.1): the input of a quantized weight, and the
-// stored form of window rows. Pass the result on with grid = kMxfp8.
+// y = x rounded to the MXFP8 grid, group by group of 32 columns (Q8 of model.md 2.1): the input of a quantized weight,
+// and the stored form of window rows. Pass the result on with grid = kMxfp8.
 struct QuantizeMxfp8Args {
   ConstActivations x;  // [T, K]
   Activations y;       // [T, K]; may be x itself

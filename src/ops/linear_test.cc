@@ -116,6 +116,8 @@ TEST(CheckLinear, RefusesOverlapButNotColumnsOfOneBuffer) {
   EXPECT_EQ(check(LinearArgs{x, w.view(), y}).to_string(), "ok");
   y.data = static_cast<std::byte*>(y.data) - 2;
   EXPECT_FALSE(check(LinearArgs{x, w.view(), y}).ok());
+  y.data = static_cast<std::byte*>(y.data) + 2 * 25;  // runs over the end of a row into x's next one
+  EXPECT_FALSE(check(LinearArgs{x, w.view(), y}).ok());
 }
 
 TEST(CheckLinear, GroupsDivideTheRowsAndInputIsNeverQuantized) {

@@ -1,5 +1,6 @@
-// The scalar building blocks whose exact results are part of every op contract: the canonical dot product, lane-16 sums, and the
-// project's own exp. SIMD code must give the same bits. For baseline code only: files with wider ISA flags keep their own copies.
+// The scalar building blocks whose exact results are part of every op contract: the canonical dot product, lane-16
+// sums, and the project's own exp. SIMD code must give the same bits. For baseline code only: files with wider ISA
+// flags keep their own copies.
 // REQUIRES: runs under FlushSubnormals (inside ThreadPool::parallel_for).
 #pragma once
 
@@ -79,7 +80,8 @@ inline float power_of_two(int32_t exponent) noexcept {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// e^x, about 1 ulp: below -87.33654 it is 0, above 88.72283 infinity, NaN stays NaN. A fixed fma polynomial, so that every ISA gives the same bits.
+// e^x, about 1 ulp: below -87.33654 it is 0, above 88.72283 infinity, NaN stays NaN. A fixed fma polynomial, so that
+// every ISA gives the same bits.
 inline float exp(float x) noexcept {
   if (x < -87.33654f) return 0.0f;
   if (x > 88.72283f) return std::numeric_limits<float>::infinity();

@@ -1,5 +1,5 @@
-// The op table: one backend's implementations of all op contracts. The program picks a table; model/ calls through it and knows
-// no backend. Tables are immutable and may be shared between threads.
+// The op table: one backend's implementations of all op contracts. The program picks a table; model/ calls through it
+// and knows no backend. Tables are immutable and may be shared between threads.
 #pragma once
 
 #include "base/macros.h"
@@ -22,7 +22,7 @@ struct ScratchBounds {
   int64_t intermediate = 0;  // widest expert, in values
   int64_t head_dim = 0;
   int64_t heads = 0;
-  int64_t top_k = 0;             // selected compressed rows
+  int64_t top_k = 0;  // selected compressed rows
   int64_t candidate_blocks = 0;
   int64_t window = 0;
   int64_t experts = 0;

@@ -1,8 +1,8 @@
 // Non-owning views that op arguments are made of: activations, weights, vectors. Trivially copyable.
 //
 // An activation buffer is BF16 in native compute and F32 in f32 compute. Ops widen what they load and round what they
-// store to the view's dtype, so the rounding points of model.md 2 are exactly the stores, and f32 compute is the same code
-// without roundings.
+// store to the view's dtype, so the rounding points of model.md 2 are exactly the stores, and f32 compute is the same
+// code without roundings.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,8 @@ struct Activations {
 // Element access for scalar code.
 [[nodiscard]] inline float load(const ConstActivations& x, int64_t row, int64_t column) noexcept {
   const int64_t at = row * x.stride + column;
-  return x.dtype == DType::kF32 ? static_cast<const float*>(x.data)[at] : to_float(static_cast<const bf16*>(x.data)[at]);
+  return x.dtype == DType::kF32 ? static_cast<const float*>(x.data)[at]
+                                : to_float(static_cast<const bf16*>(x.data)[at]);
 }
 inline void store(const Activations& y, int64_t row, int64_t column, float value) noexcept {
   const int64_t at = row * y.stride + column;
@@ -70,7 +71,8 @@ enum class WeightFormat : uint8_t {
   return format == WeightFormat::kFp8Block32 || format == WeightFormat::kFp4Block32;
 }
 
-// Row-major, dense, read where it lies in the mapped checkpoint. Decoded values are code * 2^(scale-127), exact in BF16.
+// Row-major, dense, read where it lies in the mapped checkpoint. Decoded values are code * 2^(scale-127), exact in
+// BF16.
 struct Weight {
   WeightFormat format = WeightFormat::kBF16;
   int64_t rows = 0;     // N, outputs

@@ -76,10 +76,8 @@ class IcuNormalizer {
     for (char32_t code : codes) {
       code = static_cast<char32_t>(u_tolower(static_cast<UChar32>(code)));
       const bool is_blank = code == ' ' || code == '\t' || code == '\r' || code == '\n';
-      if (!is_blank)
-        joined += code;
-      else if (joined.empty() || joined.back() != ' ')
-        joined += U' ';
+      if (!is_blank) joined += code;
+      else if (joined.empty() || joined.back() != ' ') joined += U' ';
     }
     if (joined == U" ") joined = U"\uE000";
     const auto is_space = [](char32_t code) { return u_isUWhiteSpace(static_cast<UChar32>(code)) != 0; };

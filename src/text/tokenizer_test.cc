@@ -181,9 +181,9 @@ TEST(Tokenizer, TimeIsNearlyLinear) {
     EXPECT_EQ(released_tokenizer().decode_bytes(ids).size(), text.size());
     return time;
   };
-  const std::string_view units[] = {
-      "a", "ab", " ", "\n", " \n", "0", "!", "\u0301", "漢", "中文", "・", "अ",
-      "\U0001F600", "\x01", "\xFF", "<", "｜", "<｜place▁holder▁no▁"};
+  const std::string_view units[] = {"a",          "ab",     " ",    "\n",   " \n", "0",
+                                    "!",          "\u0301", "漢",   "中文", "・",  "अ",
+                                    "\U0001F600", "\x01",   "\xFF", "<",    "｜",  "<｜place▁holder▁no▁"};
   for (const std::string_view unit : units) {
     std::string text;
     while (text.size() < (1 << 18)) text += unit;

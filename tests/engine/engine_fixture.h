@@ -14,7 +14,8 @@
 
 namespace ps::tests {
 
-// Six layers of every kind but a second window layer: WINDOW, FULL 2, REUSE, FULL 1 with candidates, REINDEX, REUSE; window 40, top-k 32.
+// Six layers of every kind but a second window layer: WINDOW, FULL 2, REUSE, FULL 1 with candidates, REINDEX, REUSE;
+// window 40, top-k 32.
 inline const Golden& small_model() {
   static const Golden golden("native/native6");
   return golden;

@@ -1,4 +1,5 @@
-// Behaviour of the engine that users see: hits, refusals, cancellation, stop rules, log-probabilities, no allocation in a step.
+// Behaviour of the engine that users see: hits, refusals, cancellation, stop rules, log-probabilities, no allocation in
+// a step.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -130,9 +131,11 @@ TEST(Engine, CompanionsDoNotChangeAnAnswer) {
   for (const int companions : {1, 7, 31}) {
     const auto engine = make_engine(options);
     Transcriber transcriber(*engine);
-    for (int i = 0; i < companions / 2; ++i) (void)engine->add(make_request(random_prompt(100 + static_cast<uint64_t>(i), 3 + 5 * i)));
+    for (int i = 0; i < companions / 2; ++i)
+      (void)engine->add(make_request(random_prompt(100 + static_cast<uint64_t>(i), 3 + 5 * i)));
     const auto id = engine->add(request).value();
-    for (int i = companions / 2; i < companions; ++i) (void)engine->add(make_request(random_prompt(100 + static_cast<uint64_t>(i), 3 + 5 * i)));
+    for (int i = companions / 2; i < companions; ++i)
+      (void)engine->add(make_request(random_prompt(100 + static_cast<uint64_t>(i), 3 + 5 * i)));
     ASSERT_TRUE(transcriber.run());
     EXPECT_EQ(transcriber.of(id), alone) << companions;
   }
@@ -169,7 +172,10 @@ TEST(Engine, CancellationsReturnEverything) {
     Pcg64 random(4);
     Transcriber transcriber(*engine);
     for (int i = 0; i < 100; ++i) {
-      const auto id = engine->add(make_request(random_prompt(static_cast<uint64_t>(random.integer(0, 3)), random.integer(1, 160)), 8)).value();
+      const auto id =
+          engine
+              ->add(make_request(random_prompt(static_cast<uint64_t>(random.integer(0, 3)), random.integer(1, 160)), 8))
+              .value();
       const int64_t steps = random.integer(0, 7);
       for (int64_t step = 0; step < steps; ++step) transcriber.step();
       engine->abort(id);
@@ -190,10 +196,12 @@ TEST(Engine, StopIdEndsTheAnswerWithoutAppearing) {
   const Transcript whole = run_alone(options, make_request(random_prompt(1, 30), 8));
   Request request = make_request(random_prompt(1, 30), 8);
   request.stop_ids = {whole.tokens[3]};
-  const size_t first = static_cast<size_t>(std::find(whole.tokens.begin(), whole.tokens.end(), whole.tokens[3]) - whole.tokens.begin());
+  const size_t first =
+      static_cast<size_t>(std::find(whole.tokens.begin(), whole.tokens.end(), whole.tokens[3]) - whole.tokens.begin());
   const Transcript stopped = run_alone(options, request);
   EXPECT_EQ(stopped.finish, FinishReason::kStop);
-  EXPECT_EQ(stopped.tokens, std::vector<int32_t>(whole.tokens.begin(), whole.tokens.begin() + static_cast<std::ptrdiff_t>(first)));
+  EXPECT_EQ(stopped.tokens,
+            std::vector<int32_t>(whole.tokens.begin(), whole.tokens.begin() + static_cast<std::ptrdiff_t>(first)));
 }
 
 // Prompt log-probabilities are those of the teacher-forced logits, with decoder replay on for everyone else.
@@ -223,7 +231,9 @@ TEST(Engine, PromptLogprobsSeeEveryRow) {
   const std::vector<float> logits = all_logits(*runner, request.prompt);
   const auto vocabulary = logits.size() / 130;
   for (size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i], engine::Sampler::logprob(std::span(logits).subspan(i * vocabulary, vocabulary), request.prompt[i + 1])) << i;
+    EXPECT_EQ(got[i],
+              engine::Sampler::logprob(std::span(logits).subspan(i * vocabulary, vocabulary), request.prompt[i + 1]))
+        << i;
   }
 }
 
@@ -236,7 +246,8 @@ TEST(Engine, StepsAllocateNothing) {
     options.pages = 14;
     options.threads = 2;
     const auto engine = make_engine(options);
-    for (uint64_t i = 0; i < 6; ++i) (void)engine->add(make_request(random_prompt(i % 2, 100 + static_cast<int64_t>(i) * 9), 12));
+    for (uint64_t i = 0; i < 6; ++i)
+      (void)engine->add(make_request(random_prompt(i % 2, 100 + static_cast<int64_t>(i) * 9), 12));
     g_allocations = 0;
     g_armed = true;
     int steps = 0;
@@ -256,7 +267,8 @@ TEST(Engine, StepsAllocateNothing) {
 TEST(Planner, RefusesWhatCannotWorkWithTheValueThatWould) {
   const Golden& golden = small_model();
   const auto refusal = [&](const EngineOptions& options) {
-    const auto plan = engine::plan_memory(golden.checkpoint().config(), golden.checkpoint().topology(), ops::reference_table(), options);
+    const auto plan = engine::plan_memory(golden.checkpoint().config(), golden.checkpoint().topology(),
+                                          ops::reference_table(), options);
     return plan.ok() ? std::string() : std::string(plan.status().message());
   };
   EngineOptions options = exact_options();

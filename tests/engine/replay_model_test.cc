@@ -1,5 +1,5 @@
-// Bounded replay on the real arithmetic: narrowing gives the bits of a dense run under the same window bounds, and what is cached stays
-// untouched (runtime.md 3.11, T3.2-T3.9).
+// Bounded replay on the real arithmetic: narrowing gives the bits of a dense run under the same window bounds, and what
+// is cached stays untouched (runtime.md 3.11, T3.2-T3.9).
 #include <cmath>
 #include <cstring>
 
@@ -20,11 +20,13 @@ constexpr int32_t kMaxTokens = 480;
 class Bench : public model::LogitSink {
  public:
   explicit Bench(cache::CacheFormat format = {})
-      : geometry_(cache::CacheGeometry::create(text(), small_model().checkpoint().topology(), {format, kPage, 0}).value()),
+      : geometry_(
+            cache::CacheGeometry::create(text(), small_model().checkpoint().topology(), {format, kPage, 0}).value()),
         pool_(cache::CachePool::allocate(geometry_, kMaxTokens / kPage, 1).value()),
         model_(small_model().checkpoint(), ops::reference_table(), {}),
-        scratch_(HostBuffer::allocate(model::forward_scratch_bytes(model_.dims(), model_.table(), DType::kBF16, kMaxTokens,
-                                                                   kMaxTokens, 1)).value()),
+        scratch_(HostBuffer::allocate(model::forward_scratch_bytes(model_.dims(), model_.table(), DType::kBF16,
+                                                                   kMaxTokens, kMaxTokens, 1))
+                     .value()),
         views_(engine::make_views(pool_, small_model().checkpoint().topology())),
         shape_(engine::make_plan_shape(small_model().checkpoint().config(), small_model().token_classes()).value()),
         logits_(static_cast<size_t>(text().vocab_size)) {
@@ -122,7 +124,8 @@ TEST(ReplayModel, NarrowedDecoderEqualsTheDenseRunWithTheSameWindows) {
   }
 }
 
-// T3.2: what is cached for later hits does not depend on decoder replay; the logits of a long prompt do, since windows are cut.
+// T3.2: what is cached for later hits does not depend on decoder replay; the logits of a long prompt do, since windows
+// are cut.
 TEST(ReplayModel, DecoderReplayLeavesGlobalRowsExact) {
   const std::vector<int32_t> prompt = random_prompt(7, 150);
   Bench on;
@@ -144,8 +147,8 @@ TEST(ReplayModel, ShortPromptsAreExact) {
             off.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, kWindow, 0, kWindow)));
 }
 
-// T3.3, T3.4, T3.7: a short last chunk backs off. Below the resume position PAGEs and encoder rings keep their bytes; what the forward
-// adds is what a resume without back-off writes.
+// T3.3, T3.4, T3.7: a short last chunk backs off. Below the resume position PAGEs and encoder rings keep their bytes;
+// what the forward adds is what a resume without back-off writes.
 TEST(ReplayModel, BackOffKeepsWhatIsCached) {
   for (const int32_t resume : {47, 48, 96, 97, 143}) {
     for (const int32_t rest : {1, 2, 17, 39}) {
@@ -159,7 +162,8 @@ TEST(ReplayModel, BackOffKeepsWhatIsCached) {
       const auto last = engine::prefill_rows(rules(false, true), engine::Resume::kContinue, length, resume, length);
       EXPECT_LT(last.start, resume);
       EXPECT_TRUE(is_finite(backed_off.run(prompt, last))) << resume << '+' << rest;
-      (void)plain.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, length, resume, length));
+      (void)plain.run(prompt,
+                      engine::prefill_rows(rules(false, false), engine::Resume::kContinue, length, resume, length));
       EXPECT_EQ(backed_off.page_bytes(), plain.page_bytes()) << resume << '+' << rest;
       for (int layer = 0; layer < 3; ++layer) {  // the encoder; layer 3 owns the last compressed rows
         for (int32_t position = std::max(0, length - kWindow); position < length; ++position) {
@@ -171,7 +175,8 @@ TEST(ReplayModel, BackOffKeepsWhatIsCached) {
   }
 }
 
-// T3.5, T3.6: a hit starts one PAGE below in a fresh, poisoned slot; PAGEs below the hit keep their bytes, nothing unwritten is read.
+// T3.5, T3.6: a hit starts one PAGE below in a fresh, poisoned slot; PAGEs below the hit keep their bytes, nothing
+// unwritten is read.
 TEST(ReplayModel, EncoderReplayRebuildsFromOnePageBelow) {
   for (const int32_t hit : {48, 96, 144}) {
     for (const int32_t rest : {1, 2, 30, 41, 60}) {
@@ -203,7 +208,8 @@ TEST(ReplayModel, EveryLengthAndChunkLeavesACompleteState) {
       int32_t resume = 0;
       while (resume < length) {
         const int32_t end = std::min(length, resume + chunk);
-        (void)bench.run(prompt, engine::prefill_rows(rules(true, true), engine::Resume::kContinue, length, resume, end));
+        (void)bench.run(prompt,
+                        engine::prefill_rows(rules(true, true), engine::Resume::kContinue, length, resume, end));
         resume = end;
       }
       prompt.push_back(next);

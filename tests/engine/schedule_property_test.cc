@@ -1,8 +1,8 @@
-// Nothing changes a bit: random requests, arrivals, chunk sizes, budgets, preemptions, cancellations and evictions, and every
-// sequence must get the tokens and logits of its solo run.
+// Nothing changes a bit: random requests, arrivals, chunk sizes, budgets, preemptions, cancellations and evictions, and
+// every sequence must get the tokens and logits of its solo run.
 //
-// PAGESTATE_SCHEDULES sets how many schedules run (default 300; fewer in sanitizer builds). A failure prints its seed and the smallest set of requests that
-// still fails.
+// PAGESTATE_SCHEDULES sets how many schedules run (default 300; fewer in sanitizer builds). A failure prints its seed
+// and the smallest set of requests that still fails.
 #include <cstdlib>
 #include <set>
 
@@ -17,7 +17,7 @@ using engine::Request;
 
 struct Arrival {
   Request request;
-  int prompt_key = 0;   // names the request for the memo of solo runs
+  int prompt_key = 0;  // names the request for the memo of solo runs
   int at_step = 0;
   int abort_at_step = -1;  // -1: never
 };
@@ -65,7 +65,8 @@ Schedule draw_schedule(uint64_t seed) {
   const int64_t arrivals = random.integer(2, 8);
   for (int64_t i = 0; i < arrivals; ++i) schedule.arrivals.push_back(draw_arrival(random));
   const int64_t preemptions = random.integer(0, 4);
-  for (int64_t i = 0; i < preemptions; ++i) schedule.preempt_at_steps.push_back(static_cast<int>(random.integer(1, 20)));
+  for (int64_t i = 0; i < preemptions; ++i)
+    schedule.preempt_at_steps.push_back(static_cast<int>(random.integer(1, 20)));
   return schedule;
 }
 
@@ -113,7 +114,8 @@ std::string run(const Schedule& schedule, const std::set<size_t>& left_out, int6
     const Transcript& expected = solo(schedule.arrivals[i]);
     const std::string name = "request " + std::to_string(i);
     if (got.finish == FinishReason::kLength && !(got == expected)) return name + " differs from its solo run";
-    if (got.finish == FinishReason::kAborted && !got.begins(expected)) return name + ", aborted, differs from its solo run";
+    if (got.finish == FinishReason::kAborted && !got.begins(expected))
+      return name + ", aborted, differs from its solo run";
     if (got.finish == FinishReason::kNone) return name + " never ended";
     if (hits != nullptr) *hits += got.cached_tokens;
   }
@@ -132,8 +134,9 @@ std::string shrink(const Schedule& schedule) {
   for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
     if (left_out.contains(i)) continue;
     const Arrival& arrival = schedule.arrivals[i];
-    text += " [request " + std::to_string(i) + ": prompt " + std::to_string(arrival.request.prompt.size()) + ", at step " +
-            std::to_string(arrival.at_step) + ", abort at " + std::to_string(arrival.abort_at_step) + "]";
+    text += " [request " + std::to_string(i) + ": prompt " + std::to_string(arrival.request.prompt.size()) +
+            ", at step " + std::to_string(arrival.at_step) + ", abort at " + std::to_string(arrival.abort_at_step) +
+            "]";
   }
   return text;
 }

@@ -1,4 +1,5 @@
-// FP8/FP4 checkpoints in BF16 compute against an independent restatement of model.md: every rounding point, bit for bit.
+// FP8/FP4 checkpoints in BF16 compute against an independent restatement of model.md: every rounding point, bit for
+// bit.
 #include <map>
 
 #include "tests/model/golden_data.h"
@@ -9,11 +10,21 @@ namespace {
 // Our observation points and the recorded tensors they must equal.
 const std::map<std::string, std::string>& point_names() {
   static const std::map<std::string, std::string> names = {
-      {"engram.h", "engram.h"},      {"attn.x", "attn.x"},       {"attn.qr", "attn.qr"},
-      {"attn.q", "attn.q"},          {"attn.kv", "attn.kv"},     {"compressor.latent", "comp.latent"},
-      {"indexer.key", "index.k_rope"}, {"indexer.q", "index.q"}, {"indexer.w", "index.w"},
-      {"attn.o", "attn.o_raw"},      {"attn.o_low", "attn.wo_a"}, {"attn.y", "attn.y"},
-      {"attn.h", "attn.h"},          {"ffn.x", "ffn.x"},         {"moe.y", "ffn.y"},
+      {"engram.h", "engram.h"},
+      {"attn.x", "attn.x"},
+      {"attn.qr", "attn.qr"},
+      {"attn.q", "attn.q"},
+      {"attn.kv", "attn.kv"},
+      {"compressor.latent", "comp.latent"},
+      {"indexer.key", "index.k_rope"},
+      {"indexer.q", "index.q"},
+      {"indexer.w", "index.w"},
+      {"attn.o", "attn.o_raw"},
+      {"attn.o_low", "attn.wo_a"},
+      {"attn.y", "attn.y"},
+      {"attn.h", "attn.h"},
+      {"ffn.x", "ffn.x"},
+      {"moe.y", "ffn.y"},
       {"ffn.h", "h"},
   };
   return names;
@@ -35,8 +46,8 @@ TEST(Native, EveryRoundingPointOfTwoLayersIsBitEqual) {
     const Recorded expected = golden.get(key.substr(0, dot + 1) + name->second);
     ASSERT_EQ(got.size(), expected.floats.size()) << key;
     for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(got[i], expected.floats[i]) << key << " row " << static_cast<int64_t>(i) / expected.row_size() << " channel "
-                                            << static_cast<int64_t>(i) % expected.row_size();
+      ASSERT_EQ(got[i], expected.floats[i]) << key << " row " << static_cast<int64_t>(i) / expected.row_size()
+                                            << " channel " << static_cast<int64_t>(i) % expected.row_size();
     }
     ++compared;
   }

@@ -1,4 +1,5 @@
-// The backbone in f32 compute against another implementation's recorded run, and bit for bit against our independent restatement.
+// The backbone in f32 compute against another implementation's recorded run, and bit for bit against our independent
+// restatement.
 #include <cmath>
 #include <map>
 
@@ -9,8 +10,8 @@ namespace {
 
 class Oracle : public ::testing::TestWithParam<const char*> {};
 
-// 2e-5 of a position's logit range, at every position: the places where a quantizer sits on a rounding edge are listed in the golden
-// itself, which holds the other implementation's values with our codes there.
+// 2e-5 of a position's logit range, at every position: the places where a quantizer sits on a rounding edge are listed
+// in the golden itself, which holds the other implementation's values with our codes there.
 TEST_P(Oracle, LogitsAgreeWithAnotherImplementation) {
   const Golden golden(std::string("oracle/") + GetParam());
   ASSERT_TRUE(golden.ok());
@@ -24,7 +25,8 @@ TEST_P(Oracle, LogitsAgreeWithAnotherImplementation) {
     const auto first = expected.floats.begin() + static_cast<std::ptrdiff_t>(row * vocabulary);
     const auto [low, high] = std::minmax_element(first, first + static_cast<std::ptrdiff_t>(vocabulary));
     float worst = 0;
-    for (size_t k = 0; k < vocabulary; ++k) worst = std::max(worst, std::fabs(logits[row * vocabulary + k] - first[static_cast<std::ptrdiff_t>(k)]));
+    for (size_t k = 0; k < vocabulary; ++k)
+      worst = std::max(worst, std::fabs(logits[row * vocabulary + k] - first[static_cast<std::ptrdiff_t>(k)]));
     EXPECT_LE(worst, 2e-5f * (*high - *low)) << "position " << row;
   }
 }

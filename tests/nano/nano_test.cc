@@ -1,4 +1,5 @@
-// The backbone on `nano`: against the independent restatement, and against itself in any split, cache format and number of threads.
+// The backbone on `nano`: against the independent restatement, and against itself in any split, cache format and number
+// of threads.
 #include <cmath>
 #include <cstring>
 
@@ -33,7 +34,8 @@ struct NanoGolden {
 };
 
 NanoGolden read_golden() {
-  auto file = checkpoint::SafetensorsFile::open(std::string(PAGESTATE_TEST_DATA) + "/golden/nano/golden.safetensors").value();
+  auto file =
+      checkpoint::SafetensorsFile::open(std::string(PAGESTATE_TEST_DATA) + "/golden/nano/golden.safetensors").value();
   NanoGolden golden;
   for (const checkpoint::SafetensorsEntry& entry : file.entries()) {
     const checkpoint::TensorView view = file.view(entry);
@@ -50,7 +52,8 @@ NanoGolden read_golden() {
   return golden;
 }
 
-// Twelve layers of FP8 and FP4 in BF16 compute. The restatement keeps our summation orders, so not even one ulp is given away.
+// Twelve layers of FP8 and FP4 in BF16 compute. The restatement keeps our summation orders, so not even one ulp is
+// given away.
 TEST(Nano, EqualsTheRestatementEndToEnd) {
   const NanoGolden golden = read_golden();
   const auto runner = nano_runner({});
@@ -83,7 +86,8 @@ Trace trace(const engine::RunnerOptions& options, const std::vector<int32_t>& id
   const auto length = static_cast<int32_t>(ids.size());
   for (size_t owner = 0; owner < nano().topology().owners.size(); ++owner) {
     const ops::MainPlane plane = runner->pool().main_plane(static_cast<int>(owner));
-    for (int32_t row = 0; row < length / plane.ratio; ++row) keep(plane.row(table.data(), row), ops::row_bytes(plane.format, plane.dim));
+    for (int32_t row = 0; row < length / plane.ratio; ++row)
+      keep(plane.row(table.data(), row), ops::row_bytes(plane.format, plane.dim));
     const ops::IndexPlane index = runner->pool().index_plane(static_cast<int>(owner));
     for (int32_t row = 0; row < length / index.ratio; ++row) {
       const int64_t flat = index.flat_row(table.data(), row);
@@ -96,7 +100,8 @@ Trace trace(const engine::RunnerOptions& options, const std::vector<int32_t>& id
   const auto window = static_cast<int32_t>(nano().config().text_config.sliding_window);
   for (int layer = 0; layer < static_cast<int>(nano().topology().layers.size()); ++layer) {
     const ops::WindowRing ring = runner->pool().window_ring(layer);
-    for (int32_t position = length - window; position < length; ++position) keep(ring.row(0, position), ops::row_bytes(ring.format, ring.dim));
+    for (int32_t position = length - window; position < length; ++position)
+      keep(ring.row(0, position), ops::row_bytes(ring.format, ring.dim));
   }
   return made;
 }

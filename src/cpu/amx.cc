@@ -1,0 +1,343 @@
+// AMX-BF16: rows of W as the left operand of the tile product, rows of x as the right one. TDPBF16PS computes the canonical
+// order of linear.h natively, for one column and for sixteen, so weights are decoded to BF16 rows and never transposed.
+// Everything that is no product runs on the AVX-512 kernels.
+#include <immintrin.h>
+
+#include "cpu/decode_tables.h"
+#include "cpu/kernels.h"
+
+namespace ps::cpu {
+namespace {
+
+#include "cpu/avx512_vectors-inl.h"
+
+constexpr int64_t kGroup = 16;        // rows of x in one tile
+constexpr int64_t kTileBytes = 1024;  // 16 rows of W, 32 of K, BF16
+constexpr int64_t kChunk = 16;        // blocks of K that are decoded at a time for many rows of x
+
+// Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// The tile instructions, with the memory they touch told to the compiler (its own intrinsics leave that out for loads).
+template <int kTile>
+inline void load_tile(const void* from, int64_t row_bytes) {
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(kTile) : "memory");
+}
+template <int kTile>
+inline void store_tile(void* to, int64_t row_bytes) {
+  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(row_bytes), "i"(kTile) : "memory");
+}
+template <int kTile>
+inline void zero_tile() {
+  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
+}
+// Tile kSum += tile kWeights * tile kInput.
+template <int kSum, int kWeights, int kInput>
+inline void multiply_tiles() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kWeights), "i"(kInput));
+}
+
+// Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
+inline void configure(int64_t first, int64_t second) {
+  TileConfig config;
+  const int64_t columns[8] = {first, second, first, second, 16, 16, first, second};
+  for (int i = 0; i < 8; ++i) {
+    config.row_bytes[i] = static_cast<uint16_t>(columns[i] * 4);
+    config.rows[i] = 16;
+  }
+  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+
+// Packed rows: groups of 16 rows of x, the last one shorter; a group is [block of K][16 pairs of K][rows][2] BF16.
+int64_t matrix_packed_bytes(int64_t count, int64_t columns) { return (columns + kBlock - 1) / kBlock * kBlock * count * 2; }
+
+inline uint32_t* group_block(void* packed, int64_t columns, int64_t group, int64_t size, int64_t block) {
+  const int64_t blocks = (columns + kBlock - 1) / kBlock;
+  return static_cast<uint32_t*>(packed) + group * kGroup * blocks * 16 + block * 16 * size;
+}
+
+// Rows as 16 pairs each, `size` of them, into one block of a group.
+inline void write_block(__m512i (&rows)[16], int64_t size, uint32_t* out) {
+  transpose(rows);
+  const auto mask = static_cast<Mask>((1u << size) - 1u);
+#pragma GCC unroll 16
+  for (int p = 0; p < 16; ++p) _mm512_mask_storeu_epi32(out + p * size, mask, rows[p]);
+}
+
+void matrix_pack(const PackArgs& args) {
+  const int64_t blocks = (args.columns + kBlock - 1) / kBlock;
+  for (int64_t first = args.begin; first < args.end; first += kGroup) {
+    const int64_t left = args.count - first;
+    const int64_t size = left < kGroup ? left : kGroup;
+    const uint16_t* from[kGroup];
+    for (int64_t i = 0; i < size; ++i) {
+      from[i] = static_cast<const uint16_t*>(args.x) + (args.rows != nullptr ? args.rows[first + i] : first + i) * args.stride;
+    }
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t rest = args.columns - block * kBlock;
+      const uint32_t mask = rest >= kBlock ? ~0u : (1u << rest) - 1u;
+      uint32_t* out = group_block(args.packed, args.columns, first / kGroup, size, block);
+      if (size == 1) {
+        _mm512_storeu_si512(out, _mm512_maskz_loadu_epi16(mask, from[0] + block * kBlock));
+        continue;
+      }
+      __m512i rows[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        rows[i] = i < size ? _mm512_maskz_loadu_epi16(mask, from[i] + block * kBlock) : _mm512_setzero_si512();
+      }
+      write_block(rows, size, out);
+    }
+  }
+}
+
+// REQUIRES: the values are exact in BF16.
+void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t block, void* packed) {
+  for (int64_t first = 0; first < count; first += kGroup) {
+    const int64_t size = count - first < kGroup ? count - first : kGroup;
+    __m512i rows[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      rows[i] = _mm512_setzero_si512();
+      if (i < size) {
+        const float* from = tile + (first + i) * kPanel;
+        const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(as_int(load(from)), 16));
+        const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(as_int(load(from + 16)), 16));
+        rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+      }
+    }
+    write_block(rows, size, group_block(packed, columns, first / kGroup, size, block));
+  }
+}
+
+// ---- Decoding: block `block` of panel `first` as [32 rows][32] BF16 -------------------------------------------------------------
+
+inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
+
+// Two rows at a time. High and low bytes of all 64 values are looked up, then interleaved.
+inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t block, uint16_t* out) {
+  const std::byte* at = w.data + first * w.columns + block * kBlock;
+  const uint8_t scale = w.scale[first / kBlock * (w.columns / kBlock) + block];
+  const auto& bytes = decode_tables().fp8_bytes[scale];
+  const __m512i high0 = _mm512_load_si512(bytes[0]);
+  const __m512i high1 = _mm512_load_si512(bytes[0] + 64);
+  const __m512i low0 = _mm512_load_si512(bytes[1]);
+  const __m512i low1 = _mm512_load_si512(bytes[1] + 64);
+  // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
+  const __m512i spread = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+  const __m512i sign_bit = _mm512_set1_epi8(INT8_MIN);
+#pragma GCC unroll 4
+  for (int r = 0; r < kPanel; r += 2) {
+    const std::byte* next = at + w.columns;
+    const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+    const __m512i row1 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(next)));
+    const __m512i codes = _mm512_permutex2var_epi64(row0, spread, row1);
+    const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
+    const __m512i magnitude = _mm512_permutex2var_epi8(high0, codes, high1);
+    const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, sign_bit, 0xF8);  // magnitude | (codes & sign)
+    _mm512_store_si512(out + r * kBlock, _mm512_unpacklo_epi8(low, high));
+    _mm512_store_si512(out + (r + 1) * kBlock, _mm512_unpackhi_epi8(low, high));
+    prefetch(at + kPrefetchRows * w.columns);
+    prefetch(next + kPrefetchRows * w.columns);
+    at = next + w.columns;
+  }
+}
+
+inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t count, int64_t block, uint16_t* out) {
+  const DecodeTables& tables = decode_tables();
+  const int64_t blocks = w.columns / kBlock;
+  const std::byte* at = w.data + (first * w.columns + block * kBlock) / 2;
+  const uint8_t* scale = w.scale + first * blocks + block;
+#pragma GCC unroll 4
+  for (int64_t r = 0; r < count; ++r) {
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
+    const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+    const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(tables.fp4[*scale]));
+    _mm512_store_si512(out + r * kBlock, _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4(table)));
+    prefetch(at + kPrefetchRows * w.columns / 2);
+    at += w.columns / 2;
+    scale += blocks;
+  }
+}
+
+inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t count, int64_t block, uint16_t* out) {
+  const int64_t left = w.columns - block * kBlock;
+  const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
+  const std::byte* at = w.data + (first * w.columns + block * kBlock) * 2;
+#pragma GCC unroll 4
+  for (int64_t r = 0; r < count; ++r) {
+    _mm512_store_si512(out + r * kBlock, _mm512_maskz_loadu_epi16(mask, at));
+    prefetch(at + kPrefetchRows * w.columns * 2);
+    at += w.columns * 2;
+  }
+}
+
+// Rows past the end of W become zero.
+inline void decode(const ops::Weight& w, int64_t first, int64_t block, uint16_t* out) {
+  const int64_t left = w.rows - first;
+  const int64_t count = left < kPanel ? left : kPanel;
+  switch (w.format) {
+    case ops::WeightFormat::kFp8Block32: decode_fp8(w, first, block, out); return;
+    case ops::WeightFormat::kFp4Block32: decode_fp4(w, first, count, block, out); break;
+    case ops::WeightFormat::kBF16: decode_bf16(w, first, count, block, out); break;
+    case ops::WeightFormat::kF32: break;  // never given to the matrix units
+  }
+  for (int64_t r = count; r < kPanel; ++r) _mm512_store_si512(out + r * kBlock, _mm512_setzero_si512());
+}
+
+// ---- Products -------------------------------------------------------------------------------------------------------------------
+
+// Sums of one group as the tiles leave them, [32 rows of W][size], turned into tile rows [size][32 rows of W].
+inline void turn_sums(float* sums, int64_t size) {
+  __m512i low[16];
+  __m512i high[16];
+  const auto mask = static_cast<Mask>((1u << size) - 1u);
+#pragma GCC unroll 16
+  for (int n = 0; n < 16; ++n) low[n] = _mm512_maskz_loadu_epi32(mask, sums + n * size);
+  transpose(low);
+#pragma GCC unroll 16
+  for (int n = 0; n < 16; ++n) high[n] = _mm512_maskz_loadu_epi32(mask, sums + (16 + n) * size);
+  transpose(high);
+  alignas(64) float turned[kGroup * kPanel];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    store(turned + i * kPanel, as_float(low[i]));
+    store(turned + i * kPanel + 16, as_float(high[i]));
+  }
+  for (int64_t i = 0; i < size * kPanel; i += kLanes) store(sums + i, load(turned + i));
+}
+
+// At most 16 rows of x: the sums stay in tiles, and the block after the one that is multiplied is decoded meanwhile.
+void multiply_few(const MultiplyArgs& args) {
+  alignas(64) uint16_t decoded[2][kPanel * kBlock];
+  const int64_t size = args.count;
+  const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
+  const int64_t row_bytes = size * 4;
+  const uint32_t* x = static_cast<const uint32_t*>(args.packed);
+  configure(size, size);
+  zero_tile<0>();
+  zero_tile<2>();
+  decode(args.w, args.first, 0, decoded[0]);
+  for (int64_t block = 0; block < blocks; ++block) {
+    if (block + 1 < blocks) decode(args.w, args.first, block + 1, decoded[(block + 1) % 2]);
+    const uint16_t* w = decoded[block % 2];
+    load_tile<6>(x + block * 16 * size, row_bytes);
+    load_tile<4>(w, 64);
+    multiply_tiles<0, 4, 6>();
+    load_tile<5>(w + 16 * kBlock, 64);
+    multiply_tiles<2, 5, 6>();
+  }
+  store_tile<0>(args.tile, row_bytes);
+  store_tile<2>(args.tile + 16 * size, row_bytes);
+  turn_sums(args.tile, size);
+}
+
+// Two groups of rows of x times `count` decoded blocks of K, added to the sums in args.tile.
+inline void multiply_pair(const uint16_t* w, int64_t count, const uint32_t* x0, int64_t size0, const uint32_t* x1, int64_t size1,
+                          float* sums0, float* sums1, bool is_first) {
+  const int64_t bytes0 = size0 * 4;
+  const int64_t bytes1 = size1 * 4;
+  if (is_first) {
+    zero_tile<0>();
+    zero_tile<1>();
+    zero_tile<2>();
+    zero_tile<3>();
+  } else {
+    load_tile<0>(sums0, bytes0);
+    load_tile<2>(sums0 + 16 * size0, bytes0);
+    load_tile<1>(sums1, bytes1);
+    load_tile<3>(sums1 + 16 * size1, bytes1);
+  }
+  for (int64_t block = 0; block < count; ++block) {
+    load_tile<4>(w + block * kPanel * kBlock, 64);
+    load_tile<6>(x0 + block * 16 * size0, bytes0);
+    load_tile<7>(x1 + block * 16 * size1, bytes1);
+    multiply_tiles<0, 4, 6>();
+    load_tile<5>(w + block * kPanel * kBlock + 16 * kBlock, 64);
+    multiply_tiles<1, 4, 7>();
+    multiply_tiles<2, 5, 6>();
+    multiply_tiles<3, 5, 7>();
+  }
+  store_tile<0>(sums0, bytes0);
+  store_tile<2>(sums0 + 16 * size0, bytes0);
+  store_tile<1>(sums1, bytes1);
+  store_tile<3>(sums1 + 16 * size1, bytes1);
+}
+
+inline void multiply_single(const uint16_t* w, int64_t count, const uint32_t* x, int64_t size, float* sums, bool is_first) {
+  const int64_t bytes = size * 4;
+  if (is_first) {
+    zero_tile<0>();
+    zero_tile<2>();
+  } else {
+    load_tile<0>(sums, bytes);
+    load_tile<2>(sums + 16 * size, bytes);
+  }
+  for (int64_t block = 0; block < count; ++block) {
+    load_tile<6>(x + block * 16 * size, bytes);
+    load_tile<4>(w + block * kPanel * kBlock, 64);
+    multiply_tiles<0, 4, 6>();
+    load_tile<5>(w + block * kPanel * kBlock + 16 * kBlock, 64);
+    multiply_tiles<2, 5, 6>();
+  }
+  store_tile<0>(sums, bytes);
+  store_tile<2>(sums + 16 * size, bytes);
+}
+
+// More rows of x: kChunk blocks of K of the panel are decoded, then every group of rows passes over them.
+void multiply_many(const MultiplyArgs& args) {
+  alignas(64) uint16_t decoded[kChunk * kPanel * kBlock];
+  void* packed = const_cast<void*>(args.packed);
+  const int64_t columns = args.w.columns;
+  const int64_t blocks = (columns + kBlock - 1) / kBlock;
+  const int64_t groups = (args.count + kGroup - 1) / kGroup;
+  const int64_t last_size = args.count - (groups - 1) * kGroup;
+  const int64_t pairs = groups / 2;
+  const auto size_of = [&](int64_t group) { return group == groups - 1 ? last_size : kGroup; };
+  for (int64_t first = 0; first < blocks; first += kChunk) {
+    const int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
+    for (int64_t block = 0; block < count; ++block) {
+      decode(args.w, args.first, first + block, decoded + block * kPanel * kBlock);
+    }
+    configure(kGroup, kGroup);
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const int64_t group = 2 * pair;
+      const int64_t size1 = size_of(group + 1);
+      if (size1 != kGroup) configure(kGroup, size1);
+      float* sums = args.tile + group * kGroup * kPanel;
+      multiply_pair(decoded, count, group_block(packed, columns, group, kGroup, first), kGroup,
+                    group_block(packed, columns, group + 1, size1, first), size1, sums, sums + kGroup * kPanel, first == 0);
+    }
+    if (groups % 2 != 0) {
+      if (last_size != kGroup) configure(last_size, last_size);
+      multiply_single(decoded, count, group_block(packed, columns, groups - 1, last_size, first), last_size,
+                      args.tile + (groups - 1) * kGroup * kPanel, first == 0);
+    }
+  }
+  for (int64_t group = 0; group < groups; ++group) turn_sums(args.tile + group * kGroup * kPanel, size_of(group));
+}
+
+void matrix_multiply(const MultiplyArgs& args) {
+  if (args.count <= kGroup) multiply_few(args);
+  else multiply_many(args);
+}
+
+}  // namespace
+
+const Kernels& amx_kernels() {
+  static const Kernels kKernels = [] {
+    Kernels kernels = avx512_kernels();
+    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply};
+    return kernels;
+  }();
+  return kKernels;
+}
+
+}  // namespace ps::cpu

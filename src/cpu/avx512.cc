@@ -1,0 +1,123 @@
+// AVX-512 (F, BW, DQ, VL): 32 rows of W in two vectors, six rows of x at a time.
+#include <immintrin.h>
+
+#include "cpu/decode_tables.h"
+#include "cpu/kernels.h"
+
+namespace ps::cpu {
+namespace {
+
+#include "cpu/avx512_vectors-inl.h"
+
+// One row's block of K as 32 BF16 words.
+inline __m512i fp8_words(const std::byte* codes, const __m512i (&table)[4]) {
+  const __m512i index = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  const __m512i low = _mm512_permutex2var_epi16(table[0], index, table[1]);
+  const __m512i high = _mm512_permutex2var_epi16(table[2], index, table[3]);
+  const __mmask32 is_high = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));
+  const __m512i magnitude = _mm512_mask_blend_epi16(is_high, low, high);
+  // magnitude | (index << 8 & 0x8000)
+  return _mm512_ternarylogic_epi32(magnitude, _mm512_slli_epi16(index, 8), _mm512_set1_epi16(INT16_MIN), 0xF8);
+}
+inline __m512i fp4_words(const std::byte* codes, const uint16_t* table) {
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+  // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
+  const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+  return _mm512_permutexvar_epi16(
+      index, _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(table))));
+}
+
+// 16 rows of 32 words: out[k][row] as floats.
+inline void spread_words(__m512i (&rows)[16], float* out) {
+  transpose(rows);
+  const __m512i high = _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000u));
+#pragma GCC unroll 16
+  for (int p = 0; p < 16; ++p) {
+    store(out + (2 * p) * kPanel, as_float(_mm512_slli_epi32(rows[p], 16)));
+    store(out + (2 * p + 1) * kPanel, as_float(_mm512_and_si512(rows[p], high)));
+  }
+}
+
+// Brings the same place of the next panel near.
+inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
+
+// Rows [first, first + count) of block `block`, count <= 16; rows past count become zero.
+inline void decode_half(const ops::Weight& w, int64_t first, int64_t count, int64_t block, float* out) {
+  __m512i rows[16];
+  const int64_t k = block * kBlock;
+  const int64_t left = w.columns - k;
+  const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
+  const int64_t blocks = w.columns / kBlock;
+  switch (w.format) {
+    case ops::WeightFormat::kF32:
+      for (int half = 0; half < 2; ++half) {
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) {
+          const std::byte* at = w.data + ((first + r) * w.columns + k + 16 * half) * 4;
+          rows[r] = _mm512_maskz_loadu_epi32(r < count ? static_cast<Mask>(mask >> (16 * half)) : Mask{0}, at);
+        }
+        transpose(rows);
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; ++j) store(out + (16 * half + j) * kPanel, as_float(rows[j]));
+      }
+      return;
+    case ops::WeightFormat::kBF16:
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) {
+        const std::byte* at = w.data + ((first + r) * w.columns + k) * 2;
+        rows[r] = _mm512_maskz_loadu_epi16(r < count ? mask : 0u, at);
+        prefetch(at + kPrefetchRows * w.columns * 2);
+      }
+      break;
+    case ops::WeightFormat::kFp8Block32: {
+      const uint16_t* codes = decode_tables().fp8[w.scale[first / kBlock * blocks + block]];
+      const __m512i table[4] = {_mm512_load_si512(codes), _mm512_load_si512(codes + 32), _mm512_load_si512(codes + 64),
+                                _mm512_load_si512(codes + 96)};
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) {
+        const std::byte* at = w.data + (first + r) * w.columns + k;
+        rows[r] = fp8_words(at, table);
+        prefetch(at + kPrefetchRows * w.columns);
+      }
+      break;
+    }
+    case ops::WeightFormat::kFp4Block32: {
+      const DecodeTables& tables = decode_tables();
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) {
+        const int64_t row = first + r;
+        const std::byte* at = w.data + (row * w.columns + k) / 2;
+        rows[r] = r < count ? fp4_words(at, tables.fp4[w.scale[row * blocks + block]]) : _mm512_setzero_si512();
+        prefetch(at + kPrefetchRows * w.columns / 2);
+      }
+      break;
+    }
+  }
+  spread_words(rows, out);
+}
+
+inline void decode_block(const ops::Weight& w, int64_t first, int64_t block, float* out) {
+  const int64_t left = w.rows - first;
+  decode_half(w, first, left < 16 ? left : 16, block, out);
+  if (left > 16) {
+    decode_half(w, first + 16, left < 32 ? left - 16 : 16, block, out + 16);
+    return;
+  }
+  for (int k = 0; k < kBlock; ++k) store(out + k * kPanel + 16, zero());
+}
+
+#include "cpu/vector_kernels-inl.h"
+
+}  // namespace
+
+const Kernels& avx512_kernels() {
+  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, exact_multiply},
+                                    .matrix = {},
+                                    .activate = activate,
+                                    .store = store_tile,
+                                    .add = add_tile,
+                                    .quantize = quantize};
+  return kKernels;
+}
+
+}  // namespace ps::cpu

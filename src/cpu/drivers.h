@@ -1,0 +1,37 @@
+// The ops of the CPU backend, over one instruction set's kernels: how rows, panels and experts are cut over threads, and what
+// scratch they take. Contracts are those of ops/; results are the reference's, bit for bit. Internal to the backend.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/kernels.h"
+#include "ops/table.h"
+
+namespace ps::cpu {
+
+void linear(const Kernels& kernels, const ops::LinearArgs& args, ops::Exec& exec);
+void grouped_linear(const Kernels& kernels, const ops::GroupedLinearArgs& args, ops::Exec& exec);
+void quantize_mxfp8(const Kernels& kernels, const ops::QuantizeMxfp8Args& args, ops::Exec& exec);
+void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec);
+
+// What each takes from Exec::scratch, at most.
+[[nodiscard]] int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+
+// Bytes of packed rows in any layout.
+[[nodiscard]] constexpr int64_t packed_bound(int64_t rows, int64_t columns) noexcept {
+  return rows * ((columns + kBlock - 1) / kBlock * kBlock) * 4 + 64;
+}
+// The multiplier for rows of `dtype` and a weight of `format`.
+[[nodiscard]] inline const Multiplier& multiplier_for(const Kernels& kernels, DType dtype,
+                                                      ops::WeightFormat format) noexcept {
+  const bool fits = kernels.matrix.multiply != nullptr && dtype == DType::kBF16 && format != ops::WeightFormat::kF32;
+  return fits ? kernels.matrix : kernels.exact;
+}
+// How many panels a thread takes at a time: few enough to balance, enough that the next panel is mostly its own.
+[[nodiscard]] constexpr int64_t panel_grain(int64_t panels, int threads) noexcept {
+  const int64_t grain = panels / (int64_t{threads} * 8);
+  return grain < 1 ? 1 : grain > 16 ? 16 : grain;
+}
+
+}  // namespace ps::cpu

@@ -1,0 +1,108 @@
+// The contract between the drivers of the CPU backend (baseline code) and its instruction-set files: plain structs and function
+// pointers. An instruction-set file is compiled with wider flags than the rest, so it calls no inline function of a shared
+// header; from ops/ it uses the POD types only.
+//
+// Everything is cut into panels of 32 rows of W and blocks of 32 of K. A panel is decoded block by block into memory of the
+// thread (never a second copy of the model) and multiplied with packed rows of x, in the canonical order of linear.h, so all
+// kernels give the bits of the reference for any number of rows. REQUIRES: called inside ThreadPool::parallel_for.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/views.h"
+
+namespace ps::cpu {
+
+inline constexpr int64_t kPanel = 32;       // rows of W that are multiplied together
+inline constexpr int64_t kBlock = 32;       // of K; the canonical order's block
+inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
+inline constexpr int64_t kPrefetchRows = 32;
+
+// Rows of x into a kernel's own layout, zeros up to a multiple of kBlock columns.
+struct PackArgs {
+  const void* x = nullptr;  // row 0
+  bool is_f32 = false;      // else BF16
+  int64_t stride = 0;       // elements
+  int64_t columns = 0;
+  const int32_t* rows = nullptr;  // packed row i is row rows[i] of x, or row i
+  int64_t count = 0;        // packed rows
+  int64_t begin = 0;        // which of them to pack: [begin, end); begin is a multiple of kPackUnit
+  int64_t end = 0;
+  void* packed = nullptr;
+};
+
+// tile[i][n] = dot(packed row i, row `first` + n of W); rows past the end of W give zeros.
+struct MultiplyArgs {
+  ops::Weight w;
+  int64_t first = 0;     // multiple of kPanel
+  const void* packed = nullptr;
+  int64_t count = 0;     // packed rows, at least 1
+  float* tile = nullptr;  // [count][kPanel], 64-byte aligned
+};
+
+// t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if `quantize`.
+struct ActivateArgs {
+  float* gate = nullptr;        // [count][kPanel]
+  const float* up = nullptr;    // [count][kPanel]
+  const float* weight = nullptr;  // [count] g, or nullptr for 1
+  int64_t count = 0;
+  int64_t outputs = 0;          // columns that exist; the others become zero
+  float limit = 0;
+  bool round = false;           // rd() rounds to BF16
+  bool quantize = false;
+};
+
+// y[row][first + n] = tile[i][n] for n < outputs, rounded to the dtype.
+struct StoreArgs {
+  const float* tile = nullptr;
+  int64_t count = 0;
+  int64_t outputs = 0;
+  void* y = nullptr;  // row 0, column `first`
+  bool is_f32 = false;
+  int64_t stride = 0;
+};
+
+// total[rows[i]][n] += rd(tile[i][n]).
+struct AddArgs {
+  const float* tile = nullptr;
+  int64_t count = 0;
+  int64_t outputs = 0;
+  float* total = nullptr;  // row 0, column `first`
+  int64_t stride = 0;
+  const int32_t* rows = nullptr;  // or nullptr: row i
+  bool round = false;
+};
+
+// One row of quantize_mxfp8. y may be x.
+struct QuantizeArgs {
+  const void* x = nullptr;
+  void* y = nullptr;
+  int64_t columns = 0;
+  bool x_is_f32 = false;
+  bool y_is_f32 = false;
+};
+
+// A way to multiply: a layout of packed rows and the function that reads it.
+struct Multiplier {
+  int64_t (*packed_bytes)(int64_t count, int64_t columns) = nullptr;
+  void (*pack)(const PackArgs& args) = nullptr;
+  // tile [count][kPanel] as block `block` of packed rows of `columns` columns.
+  void (*pack_tile)(const float* tile, int64_t count, int64_t columns, int64_t block, void* packed) = nullptr;
+  void (*multiply)(const MultiplyArgs& args) = nullptr;
+};
+
+struct Kernels {
+  Multiplier exact;   // any input
+  Multiplier matrix;  // BF16 inputs and FP8, FP4 or BF16 weights; members nullptr where the matrix units are missing
+  void (*activate)(const ActivateArgs& args) = nullptr;
+  void (*store)(const StoreArgs& args) = nullptr;
+  void (*add)(const AddArgs& args) = nullptr;
+  void (*quantize)(const QuantizeArgs& args) = nullptr;
+};
+
+// One per instruction-set file. REQUIRES: the machine has the set.
+[[nodiscard]] const Kernels& avx2_kernels();
+[[nodiscard]] const Kernels& avx512_kernels();
+[[nodiscard]] const Kernels& amx_kernels();
+
+}  // namespace ps::cpu

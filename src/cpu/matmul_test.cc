@@ -1,0 +1,171 @@
+// The suites of linear.h and moe.h on every table, and every table against the reference, bit for bit, over shapes that meet every
+// edge of the kernels: rows of x around the tile and group sizes, panels and blocks that are cut short, all formats, extreme values.
+#include "cpu/table.h"
+#include "ops/testing/linear_suite.h"
+#include "ops/testing/moe_suite.h"
+#include "ops/testing/router_suite.h"
+
+namespace ps::ops::test {
+namespace {
+
+template <typename Args>
+void run_on(const OpTable& table, Op<Args> OpTable::*op, const Args& args, ScratchBounds bounds, int threads) {
+  bounds.threads = threads;
+  ThreadPool pool(threads);
+  Arena arena(HostBuffer::allocate(table.scratch_bytes(bounds)).value());
+  Exec exec{pool, arena};
+  (table.*op)(args, exec);
+}
+
+class CpuEquality : public OpSuite {
+ protected:
+  void expect_equal_linear(const LinearCase& c, const Rows& x, const WeightData& w, int threads = 1) const {
+    const Grid grid = is_quantized(w.format()) ? Grid::kMxfp8 : Grid::kNone;
+    ScratchBounds bounds;
+    bounds.tokens = x.rows();
+    bounds.columns = x.columns();
+    Rows expected(x.rows(), w.rows(), c.y_dtype);
+    Rows actual(x.rows(), w.rows(), c.y_dtype);
+    run_on(reference_table(), &OpTable::linear, {x.view(grid), w.view(), expected.view()}, bounds, 1);
+    run_on(table(), &OpTable::linear, {x.view(grid), w.view(), actual.view()}, bounds, threads);
+    expect_same_rows(case_text(c), actual, expected);
+    EXPECT_TRUE(actual.gaps_intact()) << case_text(c);
+  }
+};
+
+// Any bytes: every code, NaN codes and scales and the ends of the scale range.
+void fill_with_any_bytes(Pcg64& random, WeightData& w) {
+  for (uint8_t& scale : w.scales()) {
+    const int64_t kind = random.integer(0, 8);
+    const uint8_t extremes[] = {0, 1, 2, 246, 247, 253, 254, 255};
+    scale = kind == 0 ? extremes[random.integer(0, 8)] : static_cast<uint8_t>(random.integer(100, 150));
+  }
+  for (int64_t n = 0; n < w.rows(); ++n) {
+    for (int64_t k = 0; k < w.columns(); ++k) {
+      if (is_quantized(w.format())) {
+        const bool any = random.integer(0, 4000) == 0;
+        auto code = static_cast<uint8_t>(random.integer(0, 256));
+        if (!any && (code & 0x7F) == 0x7F) code ^= 1;
+        w.set_code(n, k, code);
+      } else {
+        w.set(n, k, random_value(random, n % 2 == 0 ? Data::kSpecial : Data::kWide));
+      }
+    }
+  }
+}
+
+TEST_P(CpuEquality, LinearOfRandomShapes) {
+  Pcg64 random(1);
+  for (WeightFormat format : kAllFormats) {
+    const bool fp8 = format == WeightFormat::kFp8Block32;
+    for (int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 255}) {
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        const int64_t rows = fp8 ? 32 * random.integer(1, 4) : random.integer(1, 80);
+        const int64_t columns = is_quantized(format) ? 32 * random.integer(1, 40) : random.integer(1, 1100);
+        for (DType x_dtype : {DType::kBF16, DType::kF32}) {
+          const bool wide = x_dtype == DType::kF32 || (repeat == 1 && !is_quantized(format));
+          const LinearCase c{format, tokens, rows, columns, x_dtype, wide ? DType::kF32 : DType::kBF16};
+          Rows x = random_rows(random, tokens, columns, x_dtype, repeat == 0 ? Data::kNormal : Data::kWide);
+          if (is_quantized(format)) put_on_grid(x);
+          expect_equal_linear(c, x, random_weight(random, format, rows, columns), 1 + repeat * 2);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuEquality, LinearOfExtremeValues) {
+  Pcg64 random(2);
+  for (WeightFormat format : kAllFormats) {
+    for (int64_t tokens : {1, 3, 17, 40}) {
+      for (DType x_dtype : {DType::kBF16, DType::kF32}) {
+        const LinearCase c{format, tokens, 64, 96, x_dtype, x_dtype};
+        Rows x = random_rows(random, tokens, 96, x_dtype, Data::kSpecial);
+        if (is_quantized(format)) put_on_grid(x);
+        WeightData w(format, 64, 96);
+        fill_with_any_bytes(random, w);
+        expect_equal_linear(c, x, w);
+      }
+    }
+  }
+}
+
+TEST_P(CpuEquality, EveryCodeTimesEveryScale) {
+  for (WeightFormat format : {WeightFormat::kFp8Block32, WeightFormat::kFp4Block32}) {
+    const int64_t rows = 256;
+    WeightData w(format, rows * 32, 256);
+    for (int64_t n = 0; n < w.rows(); ++n) {
+      for (int64_t k = 0; k < 256; ++k) {
+        w.set_code(n, k, static_cast<uint8_t>(k));
+        w.scales()[w.scale_index(n, k)] = static_cast<uint8_t>(n / 32);
+      }
+    }
+    // One code at a time: x picks it out.
+    Rows x(256, 256, DType::kF32);
+    for (int64_t t = 0; t < 256; ++t) {
+      for (int64_t k = 0; k < 256; ++k) x.set(t, k, t == k ? 1.0f : 0.0f);
+    }
+    expect_equal_linear({format, 256, w.rows(), 256, DType::kF32, DType::kF32}, x, w);
+    expect_equal_linear({format, 256, w.rows(), 256}, x.converted(DType::kBF16), w);
+  }
+}
+
+TEST_P(CpuEquality, MoeOfManyRowsAndExperts) {
+  using enum WeightFormat;
+  const MoeCase cases[] = {
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 1, 160, 96, 12, 6},
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 5, 160, 96, 384, 6},
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 200, 96, 64, 9, 6},   // several groups of pairs
+      {kFp8Block32, kBF16, kF32, kFp4Block32, 70, 64, 64, 3, 2},
+      {kBF16, kBF16, kBF16, kBF16, 33, 72, 40, 4, 2},
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 33, 96, 64, 4, 3, DType::kF32},
+      {kF32, kF32, kF32, kF32, 1100, 33, 17, 2, 1},
+  };
+  uint64_t seed = 50;
+  for (const MoeCase& c : cases) {
+    const MoeData data = moe_data(c, ++seed);
+    std::vector<Expert> experts;
+    for (const ExpertData& expert : data.experts) experts.push_back(expert.view());
+    ScratchBounds bounds{.tokens = c.tokens, .columns = c.dim, .intermediate = c.inner, .experts = c.experts,
+                         .experts_per_token = c.top_k};
+    const auto moe = [&](const OpTable& on, int threads) {
+      Rows y(c.tokens, c.dim, c.dtype);
+      run_on(on, &OpTable::moe,
+             MoeArgs{data.input_view(data.experts[0]), data.input_view(data.shared), experts.data(), c.experts,
+                     data.shared.view(), data.ids.data(), data.weights.data(), c.top_k, data.limit, y.view()},
+             bounds, threads);
+      return y;
+    };
+    const Rows expected = moe(reference_table(), 1);
+    for (int threads : {1, 2, 5}) expect_same_rows(case_text(c), moe(table(), threads), expected);
+  }
+}
+
+TEST_P(CpuEquality, QuantizerOfAnyBits) {
+  Pcg64 random(9);
+  for (DType dtype : {DType::kBF16, DType::kF32}) {
+    Rows x(400, 96, dtype);
+    for (int64_t t = 0; t < x.rows(); ++t) {
+      const auto base = static_cast<uint32_t>(random.integer(0, 250));
+      for (int64_t k = 0; k < x.columns(); ++k) {
+        // Exponents near each other, all mantissas; now and then anything at all, NaN and infinity included.
+        uint32_t bits = static_cast<uint32_t>(random.integer(0, int64_t{1} << 32));
+        if (random.integer(0, 400) != 0) {
+          bits = (bits & 0x807FFFFFu) | (base + static_cast<uint32_t>(random.integer(0, 5))) << 23;
+        }
+        x.set(t, k, std::bit_cast<float>(bits));
+      }
+    }
+    ScratchBounds bounds{.tokens = x.rows(), .columns = x.columns()};
+    Rows expected(x.rows(), x.columns(), dtype);
+    Rows actual(x.rows(), x.columns(), dtype);
+    run_on(reference_table(), &OpTable::quantize_mxfp8, {x.view(), expected.view(Grid::kMxfp8)}, bounds, 1);
+    run_on(table(), &OpTable::quantize_mxfp8, {x.view(), actual.view(Grid::kMxfp8)}, bounds, 3);
+    expect_same_rows("mxfp8", actual, expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, CpuEquality, testing::ValuesIn(tables_under_test()), table_name);
+
+}  // namespace
+}  // namespace ps::ops::test

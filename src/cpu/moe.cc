@@ -1,0 +1,236 @@
+// The experts: the (row, expert) pairs are sorted by expert and taken in segments, several experts together, so that a step
+// costs two fork/joins for each kGroupRows pairs whatever the number of experts. The first one cuts experts x panels of W1 and
+// W3 and leaves t packed for W2; the second one cuts panels of W2, and a thread adds a panel's experts in ascending order.
+#include <algorithm>
+
+#include "base/macros.h"
+#include "cpu/drivers.h"
+#include "ops/ref_scratch.h"
+
+namespace ps::cpu {
+namespace {
+
+using ops::ref::taken_bytes;
+
+constexpr int64_t kGroupRows = 1024;  // pairs that are packed at a time
+
+// Rows of one expert in the current group.
+struct Segment {
+  const ops::Expert* expert = nullptr;
+  const Multiplier* up = nullptr;    // of W1 and W3
+  const Multiplier* down = nullptr;  // of W2
+  const ops::ConstActivations* x = nullptr;
+  const int32_t* rows = nullptr;     // of x and of y
+  const float* weights = nullptr;    // nullptr: 1
+  int64_t count = 0;
+  std::byte* packed_x = nullptr;
+  std::byte* packed_t = nullptr;
+  int64_t first_panel = 0;  // of W1, counted over the group
+};
+
+// The rows of each expert, ascending: those of expert e are [start[e], start[e + 1]) of row and weight; then every row once
+// more, for the shared expert.
+struct Assignment {
+  int64_t* start;  // [E + 2]
+  int32_t* row;    // [T * (top_k + 1)]
+  float* weight;   // [T * top_k]
+};
+
+Assignment assign(const ops::MoeArgs& args, Arena& scratch) {
+  const int64_t experts = args.expert_count;
+  const int64_t tokens = args.x.rows;
+  const int64_t pairs = tokens * args.top_k;
+  const Assignment assignment{scratch.take<int64_t>(experts + 2), scratch.take<int32_t>(pairs + tokens),
+                              scratch.take<float>(pairs)};
+  int64_t* next = scratch.take<int64_t>(experts);
+  std::fill(assignment.start, assignment.start + experts + 2, 0);
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    PS_DCHECK(args.ids[pair] >= 0 && args.ids[pair] < experts, args.ids[pair], experts);
+    ++assignment.start[args.ids[pair] + 1];
+  }
+  for (int64_t e = 0; e < experts; ++e) {
+    assignment.start[e + 1] += assignment.start[e];
+    next[e] = assignment.start[e];
+  }
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    const int64_t at = next[args.ids[pair]]++;
+    assignment.row[at] = static_cast<int32_t>(pair / args.top_k);
+    assignment.weight[at] = args.weights[pair];
+  }
+  for (int64_t t = 0; t < tokens; ++t) assignment.row[pairs + t] = static_cast<int32_t>(t);
+  assignment.start[experts + 1] = pairs + tokens;
+  return assignment;
+}
+
+// Room for one group.
+struct Group {
+  Segment* segments;
+  int64_t count;
+  int64_t rows;
+  std::byte* packed;  // x and t of all segments
+  float* tiles;       // [threads][2][kGroupRows][kPanel]
+  float* total;       // [T][D]
+};
+
+int64_t panels_of(const ops::Weight& w) noexcept { return (w.rows + kPanel - 1) / kPanel; }
+
+// Packs x of every segment and lays out the room for t.
+int64_t prepare(const Kernels& kernels, const ops::MoeArgs& args, Group& group, ops::Exec& exec) {
+  std::byte* room = group.packed;
+  int64_t panels = 0;
+  const auto take = [&room](int64_t size) {
+    std::byte* taken = room;
+    room += taken_bytes<std::byte>(size);
+    return taken;
+  };
+  for (int64_t s = 0; s < group.count; ++s) {
+    Segment& segment = group.segments[s];
+    const ops::Expert& expert = *segment.expert;
+    segment.up = &multiplier_for(kernels, args.x.dtype, expert.w1.format);
+    // W1 and W3 share packed rows, so they share a layout.
+    if (segment.up != &multiplier_for(kernels, args.x.dtype, expert.w3.format)) segment.up = &kernels.exact;
+    segment.down = &multiplier_for(kernels, args.y.dtype, expert.w2.format);
+    segment.packed_x = take(segment.up->packed_bytes(segment.count, expert.w1.columns));
+    segment.packed_t = take(segment.down->packed_bytes(segment.count, expert.w2.columns));
+    segment.first_panel = panels;
+    panels += panels_of(expert.w1);
+  }
+  exec.pool.parallel_for(group.count, group.rows < 32 ? group.count : 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t s = begin; s < end; ++s) {
+      const Segment& segment = group.segments[s];
+      PackArgs pack;
+      pack.x = segment.x->data;
+      pack.is_f32 = segment.x->dtype == DType::kF32;
+      pack.stride = segment.x->stride;
+      pack.columns = segment.expert->w1.columns;
+      pack.rows = segment.rows;
+      pack.count = pack.end = segment.count;
+      pack.packed = segment.packed_x;
+      segment.up->pack(pack);
+    }
+  });
+  return panels;
+}
+
+// One panel of W1 and W3 of a segment, and t as block `panel` of W2's input.
+void gate_and_up(const Kernels& kernels, const ops::MoeArgs& args, const Segment& segment, int64_t panel, float* gate,
+                 float* up) {
+  const ops::Expert& expert = *segment.expert;
+  segment.up->multiply({expert.w1, panel * kPanel, segment.packed_x, segment.count, gate});
+  segment.up->multiply({expert.w3, panel * kPanel, segment.packed_x, segment.count, up});
+  ActivateArgs activate;
+  activate.gate = gate;
+  activate.up = up;
+  activate.weight = segment.weights;
+  activate.count = segment.count;
+  activate.outputs = std::min(kPanel, expert.w1.rows - panel * kPanel);
+  activate.limit = args.limit;
+  activate.round = args.y.dtype != DType::kF32;
+  activate.quantize = ops::is_quantized(expert.w2.format);
+  kernels.activate(activate);
+  segment.down->pack_tile(gate, segment.count, expert.w2.columns, panel, segment.packed_t);
+}
+
+// Adds one panel of outputs of every segment.
+void down(const Kernels& kernels, const ops::MoeArgs& args, const Group& group, int64_t panel, float* tile) {
+  const int64_t n = panel * kPanel;
+  for (int64_t s = 0; s < group.count; ++s) {
+    const Segment& segment = group.segments[s];
+    segment.down->multiply({segment.expert->w2, n, segment.packed_t, segment.count, tile});
+    AddArgs add;
+    add.tile = tile;
+    add.count = segment.count;
+    add.outputs = std::min(kPanel, args.y.columns - n);
+    add.total = group.total + n;
+    add.stride = args.y.columns;
+    add.rows = segment.rows;
+    add.round = args.y.dtype != DType::kF32;
+    kernels.add(add);
+  }
+}
+
+void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, ops::Exec& exec) {
+  if (group.count == 0) return;
+  const int64_t tile = std::min(group.rows, kGroupRows) * kPanel;
+  const int64_t panels = prepare(kernels, args, group, exec);
+  const int threads = exec.pool.threads();
+  exec.pool.parallel_for(panels, panel_grain(panels, threads), [&](int64_t begin, int64_t end, int worker) {
+    float* gate = group.tiles + worker * 2 * tile;
+    int64_t s = 0;
+    for (int64_t at = begin; at < end; ++at) {
+      while (s + 1 < group.count && group.segments[s + 1].first_panel <= at) ++s;
+      gate_and_up(kernels, args, group.segments[s], at - group.segments[s].first_panel, gate, gate + tile);
+    }
+  });
+  const int64_t outputs = (args.y.columns + kPanel - 1) / kPanel;
+  exec.pool.parallel_for(outputs, panel_grain(outputs, threads), [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      down(kernels, args, group, panel, group.tiles + worker * 2 * tile);
+    }
+  });
+  group.count = 0;
+  group.rows = 0;
+}
+
+// Pairs of one group, and its segments, at most.
+int64_t group_rows(int64_t pairs) noexcept { return std::min(pairs, kGroupRows); }
+
+// Packed x and t of any `rows` rows of `segments` segments, each rounded up.
+int64_t group_bytes(int64_t rows, int64_t segments, int64_t columns, int64_t intermediate) noexcept {
+  return packed_bound(rows, columns) + packed_bound(rows, intermediate) + segments * 2 * Arena::kAlignment;
+}
+
+}  // namespace
+
+int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
+  const int64_t pairs = bounds.tokens * (bounds.experts_per_token + 1);
+  const int64_t rows = group_rows(pairs);
+  return taken_bytes<int64_t>(bounds.experts + 2) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
+         taken_bytes<Segment>(rows) +
+         taken_bytes<std::byte>(group_bytes(rows, rows, bounds.columns, bounds.intermediate)) +
+         taken_bytes<float>(bounds.threads * 2 * rows * kPanel) + taken_bytes<float>(bounds.tokens * bounds.columns);
+}
+
+void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
+  const ops::ScratchScope scope(exec.scratch);
+  const int64_t tokens = args.y.rows;
+  const int64_t dim = args.y.columns;
+  if (tokens == 0) return;
+  const Assignment assignment = assign(args, exec.scratch);
+  const int64_t experts = args.expert_count;
+  int64_t inner = args.shared.w1.rows;
+  for (int64_t e = 0; e < experts; ++e) inner = std::max(inner, args.experts[e].w1.rows);
+  const int64_t room = group_rows(tokens * (args.top_k + 1));
+  Group group{exec.scratch.take<Segment>(room),
+              0,
+              0,
+              exec.scratch.take_bytes(group_bytes(room, room, dim, inner)),
+              exec.scratch.take<float>(exec.pool.threads() * 2 * room * kPanel),
+              exec.scratch.take<float>(tokens * dim)};
+  std::fill(group.total, group.total + tokens * dim, 0.0f);
+  for (int64_t e = 0; e <= experts; ++e) {
+    const bool is_shared = e == experts;
+    int64_t first = assignment.start[e];
+    while (first < assignment.start[e + 1]) {
+      if (group.rows == room) run_group(kernels, args, group, exec);
+      const int64_t count = std::min(assignment.start[e + 1] - first, room - group.rows);
+      Segment& segment = group.segments[group.count++];
+      segment = {};
+      segment.expert = is_shared ? &args.shared : &args.experts[e];
+      segment.x = is_shared ? &args.x_shared : &args.x;
+      segment.rows = assignment.row + first;
+      segment.weights = is_shared ? nullptr : assignment.weight + first;
+      segment.count = count;
+      group.rows += count;
+      first += count;
+    }
+  }
+  run_group(kernels, args, group, exec);
+  exec.pool.parallel_for(tokens, 16, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t n = 0; n < dim; ++n) ops::store(args.y, t, n, group.total[t * dim + n]);
+    }
+  });
+}
+
+}  // namespace ps::cpu

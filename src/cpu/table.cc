@@ -1,0 +1,99 @@
+#include "cpu/table.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/cpu_info.h"
+#include "base/macros.h"
+#include "cpu/decode_tables.h"
+#include "cpu/drivers.h"
+
+namespace ps::cpu {
+namespace {
+
+using KernelsOf = const Kernels& (*)();
+
+template <KernelsOf kKernels, auto kDriver, typename Args>
+void driven(const Args& args, ops::Exec& exec) {
+  kDriver(kKernels(), args, exec);
+}
+
+int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
+  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds), moe_scratch_bytes(bounds)});
+}
+
+template <KernelsOf kKernels>
+ops::OpTable make_table(const char* name) {
+  ops::OpTable table = ops::reference_table();
+  table.name = name;
+  table.scratch_bytes = scratch_bytes;
+  table.quantize_mxfp8 = driven<kKernels, quantize_mxfp8, ops::QuantizeMxfp8Args>;
+  table.linear = driven<kKernels, linear, ops::LinearArgs>;
+  table.grouped_linear = driven<kKernels, grouped_linear, ops::GroupedLinearArgs>;
+  table.moe = driven<kKernels, moe, ops::MoeArgs>;
+  (void)decode_tables();
+  return table;
+}
+
+// Linux hands out the tile registers only to a process that asked for them.
+bool ask_for_tiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  static const bool kGranted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return kGranted;
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAmx: return "amx";
+  }
+  return "?";
+}
+
+Status supported(Isa isa) {
+  const CpuInfo info = cpu_info();
+  switch (isa) {
+    case Isa::kAvx2:
+      if (!info.has_avx2 || !info.has_fma) return Status::unsupported("this processor has no AVX2 with FMA");
+      return {};
+    case Isa::kAvx512:
+      if (!info.has_avx512) return Status::unsupported("this processor has no AVX-512 with BW, DQ and VL");
+      return {};
+    case Isa::kAmx:
+      if (!info.has_avx512 || __builtin_cpu_supports("avx512vbmi") == 0) {
+        return Status::unsupported("this processor has no AVX-512 with VBMI");
+      }
+      if (!info.has_amx_bf16) return Status::unsupported("this processor has no AMX-BF16");
+      if (!ask_for_tiles()) return Status::unsupported("the system does not grant the AMX tile registers");
+      return {};
+  }
+  return Status::invalid("no such instruction set");
+}
+
+Result<const ops::OpTable*> table_for(Isa isa) {
+  PS_RETURN_IF_ERROR(supported(isa));
+  static const ops::OpTable kAvx2 = make_table<avx2_kernels>("avx2");
+  static const ops::OpTable kAvx512 = make_table<avx512_kernels>("avx512");
+  static const ops::OpTable kAmx = make_table<amx_kernels>("amx");
+  switch (isa) {
+    case Isa::kAvx2: return &kAvx2;
+    case Isa::kAvx512: return &kAvx512;
+    case Isa::kAmx: return &kAmx;
+  }
+  return Status::invalid("no such instruction set");
+}
+
+const ops::OpTable& table() {
+  for (const Isa isa : {Isa::kAmx, Isa::kAvx512}) {
+    if (supported(isa).ok()) return *table_for(isa).value();
+  }
+  return *table_for(Isa::kAvx2).value();
+}
+
+}  // namespace ps::cpu

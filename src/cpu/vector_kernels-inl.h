@@ -1,0 +1,257 @@
+// The kernels that every instruction set shares, written once over its vector type. Included inside the anonymous namespace of
+// an instruction-set file, which defines before it:
+//   Vec, Mask, kLanes, kTileTokens and the primitives of Vec used below;
+//   decode_block(w, first, block, out): block `block` of K of panel `first` as floats out[32 k][32 rows].
+// No include guard and no includes: each file gets its own copy under its own flags.
+
+// ---- The canonical product ---------------------------------------------------------------------------------------------------
+
+// acc[i][n] += (e + o) of one block, for kTokens rows of x and 2 vectors of n.
+template <int kTokens>
+inline void multiply_columns(const float* w, const float* x, float* acc) {
+  Vec even[kTokens][2];
+  Vec odd[kTokens][2];
+#pragma GCC unroll 16
+  for (int t = 0; t < kTokens; ++t) even[t][0] = even[t][1] = odd[t][0] = odd[t][1] = zero();
+#pragma GCC unroll 2
+  for (int p = 0; p < kBlock; p += 2) {
+    const Vec e0 = load(w + p * kPanel);
+    const Vec e1 = load(w + p * kPanel + kLanes);
+#pragma GCC unroll 16
+    for (int t = 0; t < kTokens; ++t) {
+      const Vec value = broadcast(x[t * kBlock + p]);
+      even[t][0] = fma(value, e0, even[t][0]);
+      even[t][1] = fma(value, e1, even[t][1]);
+    }
+    const Vec o0 = load(w + (p + 1) * kPanel);
+    const Vec o1 = load(w + (p + 1) * kPanel + kLanes);
+#pragma GCC unroll 16
+    for (int t = 0; t < kTokens; ++t) {
+      const Vec value = broadcast(x[t * kBlock + p + 1]);
+      odd[t][0] = fma(value, o0, odd[t][0]);
+      odd[t][1] = fma(value, o1, odd[t][1]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < kTokens; ++t) {
+    float* out = acc + t * kPanel;
+    store(out, add(load(out), add(even[t][0], odd[t][0])));
+    store(out + kLanes, add(load(out + kLanes), add(even[t][1], odd[t][1])));
+  }
+}
+
+template <int kTokens>
+inline void multiply_tokens(const float* w, const float* x, float* acc) {
+#pragma GCC unroll 2
+  for (int n = 0; n < kPanel; n += 2 * kLanes) multiply_columns<kTokens>(w + n, x, acc + n);
+}
+
+// One block of K: w [32 k][32 n], x [count][32 k], acc [count][32 n].
+inline void multiply_block(const float* w, const float* x, int64_t count, float* acc) {
+  int64_t t = 0;
+  for (; t + kTileTokens <= count; t += kTileTokens) multiply_tokens<kTileTokens>(w, x + t * kBlock, acc + t * kPanel);
+  x += t * kBlock;
+  acc += t * kPanel;
+  switch (count - t) {
+    case 1: multiply_tokens<1>(w, x, acc); break;
+    case 2: multiply_tokens<2>(w, x, acc); break;
+    case 3: multiply_tokens<(kTileTokens > 3 ? 3 : 1)>(w, x, acc); break;
+    case 4: multiply_tokens<(kTileTokens > 4 ? 4 : 1)>(w, x, acc); break;
+    case 5: multiply_tokens<(kTileTokens > 5 ? 5 : 1)>(w, x, acc); break;
+    default: break;
+  }
+}
+
+// Packed rows: [block of K][count][32] floats.
+int64_t exact_packed_bytes(int64_t count, int64_t columns) {
+  return (columns + kBlock - 1) / kBlock * kBlock * count * static_cast<int64_t>(sizeof(float));
+}
+
+void exact_pack(const PackArgs& args) {
+  float* packed = static_cast<float*>(args.packed);
+  const int64_t blocks = (args.columns + kBlock - 1) / kBlock;
+  for (int64_t i = args.begin; i < args.end; ++i) {
+    const int64_t at = (args.rows != nullptr ? args.rows[i] : i) * args.stride;
+    for (int64_t block = 0; block < blocks; ++block) {
+      float* out = packed + (block * args.count + i) * kBlock;
+      const int64_t left = args.columns - block * kBlock;
+      const int64_t size = left < kBlock ? left : kBlock;
+      if (args.is_f32) {
+        copy_f32(static_cast<const float*>(args.x) + at + block * kBlock, size, out);
+      } else {
+        widen_bf16(static_cast<const uint16_t*>(args.x) + at + block * kBlock, size, out);
+      }
+    }
+  }
+}
+
+void exact_pack_tile(const float* tile, int64_t count, int64_t, int64_t block, void* packed) {
+  float* out = static_cast<float*>(packed) + block * count * kBlock;
+  for (int64_t i = 0; i < count * kBlock; i += kLanes) store(out + i, load(tile + i));
+}
+
+void exact_multiply(const MultiplyArgs& args) {
+  alignas(64) float block_values[kBlock * kPanel];
+  const float* packed = static_cast<const float*>(args.packed);
+  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(args.tile + i, zero());
+  const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
+  for (int64_t block = 0; block < blocks; ++block) {
+    decode_block(args.w, args.first, block, block_values);
+    multiply_block(block_values, packed + block * args.count * kBlock, args.count, args.tile);
+  }
+}
+
+// ---- Rounding and functions, bit for bit those of number_formats.h, quantize.h and numerics.h ----------------------------------
+
+// round_bf16
+inline Vec round_bf16(Vec v) { return as_float(shift_left<16>(bf16_bits(v))); }
+
+inline Vec silu(Vec x) {
+  // exp(-x)
+  const Vec v = negate(x);
+  const Vec n = round_nearest(mul(v, broadcast(1.44269504f)));
+  Vec r = fma(n, broadcast(-0.693359375f), v);
+  r = fma(n, broadcast(2.12194440e-4f), r);
+  Vec p = broadcast(1.9875691500e-4f);
+  p = fma(p, r, broadcast(1.3981999507e-3f));
+  p = fma(p, r, broadcast(8.3334519073e-3f));
+  p = fma(p, r, broadcast(4.1665795894e-2f));
+  p = fma(p, r, broadcast(1.6666665459e-1f));
+  p = fma(p, r, broadcast(5.0000001201e-1f));
+  const Vec y = add(fma(p, mul(r, r), r), broadcast(1.0f));
+  const IntVec exponent = to_int(n);
+  const IntVec half = shift_right_signed<1>(exponent);
+  Vec e = mul(mul(y, power_of_two(half)), power_of_two(subtract_int(exponent, half)));
+  e = select(less(v, broadcast(-87.33654f)), zero(), e);
+  e = select(less(broadcast(88.72283f), v), broadcast(__builtin_inff()), e);
+  e = select(is_nan(v), v, e);
+  return mul(x, div(broadcast(1.0f), add(broadcast(1.0f), e)));
+}
+
+// fake_quantize_mxfp8 of one group of 32, as it lies in kBlock / kLanes vectors.
+inline void quantize_group(Vec (&group)[kBlock / kLanes]) {
+  IntVec largest = as_int(absolute(group[0]));
+#pragma GCC unroll 4
+  for (int i = 1; i < kBlock / kLanes; ++i) largest = max_int(largest, as_int(absolute(group[i])));
+  const uint32_t amax_bits = reduce_max(largest);
+  float amax;
+  __builtin_memcpy(&amax, &amax_bits, 4);
+  const float wanted = (amax < 1e-4f ? 1e-4f : amax) * (1.0f / 448.0f);
+  uint32_t bits;
+  __builtin_memcpy(&bits, &wanted, 4);
+  bits &= 0x7FFFFFFFu;
+  const uint32_t code = (bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u);
+  if (code >= 255) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kBlock / kLanes; ++i) group[i] = broadcast(__builtin_nanf(""));
+    return;
+  }
+  const uint32_t inverse_bits = (254u - code) << 23;
+  const uint32_t scale_bits = code << 23;
+  float inverse;
+  float scale;
+  __builtin_memcpy(&inverse, &inverse_bits, 4);
+  __builtin_memcpy(&scale, &scale_bits, 4);
+#pragma GCC unroll 4
+  for (int i = 0; i < kBlock / kLanes; ++i) {
+    const Vec scaled = mul(group[i], broadcast(inverse));
+    const Vec magnitude = absolute(scaled);
+    // Three bits of mantissa; below 2^-6 multiples of 2^-9; never above 448.
+    const IntVec raw = as_int(magnitude);
+    const IntVec tie = and_int(shift_right<20>(raw), broadcast_int(1));
+    const IntVec normal = and_int(add_int(add_int(raw, broadcast_int(0x7FFFF)), tie), broadcast_int(~0xFFFFF));
+    const Vec small = subtract(add(magnitude, broadcast(0x1.8p14f)), broadcast(0x1.8p14f));
+    Vec rounded = select(less(magnitude, broadcast(0x1p-6f)), small, as_float(normal));
+    rounded = select(less(magnitude, broadcast(448.0f)), rounded, broadcast(448.0f));
+    group[i] = mul(copy_sign(rounded, scaled), broadcast(scale));
+  }
+}
+
+void quantize(const QuantizeArgs& args) {
+  for (int64_t at = 0; at < args.columns; at += kBlock) {
+    Vec group[kBlock / kLanes];
+#pragma GCC unroll 4
+    for (int i = 0; i < kBlock / kLanes; ++i) {
+      const int64_t from = at + i * kLanes;
+      group[i] = args.x_is_f32 ? load_any(static_cast<const float*>(args.x) + from)
+                               : load_bf16(static_cast<const uint16_t*>(args.x) + from);
+    }
+    quantize_group(group);
+#pragma GCC unroll 4
+    for (int i = 0; i < kBlock / kLanes; ++i) {
+      const int64_t to = at + i * kLanes;
+      if (args.y_is_f32) store_any(static_cast<float*>(args.y) + to, group[i]);
+      else store_bf16(static_cast<uint16_t*>(args.y) + to, group[i]);
+    }
+  }
+}
+
+void activate(const ActivateArgs& args) {
+  const Vec limit = broadcast(args.limit);
+  const Vec lowest = broadcast(-args.limit);
+  for (int64_t i = 0; i < args.count; ++i) {
+    const Vec weight = broadcast(args.weight != nullptr ? args.weight[i] : 1.0f);
+    Vec group[kBlock / kLanes];
+#pragma GCC unroll 4
+    for (int j = 0; j < kBlock / kLanes; ++j) {
+      Vec a = load(args.gate + i * kPanel + j * kLanes);
+      Vec u = load(args.up + i * kPanel + j * kLanes);
+      if (args.round) {
+        a = round_bf16(a);
+        u = round_bf16(u);
+      }
+      a = minimum(limit, a);  // the second operand where either is NaN
+      u = minimum(limit, maximum(lowest, u));
+      Vec t = mul(weight, mul(silu(a), u));
+      if (args.round) t = round_bf16(t);
+      group[j] = t;
+    }
+    if (args.quantize) quantize_group(group);
+#pragma GCC unroll 4
+    for (int j = 0; j < kBlock / kLanes; ++j) store(args.gate + i * kPanel + j * kLanes, group[j]);
+    for (int64_t n = args.outputs; n < kPanel; ++n) args.gate[i * kPanel + n] = 0.0f;
+  }
+}
+
+// ---- Tiles into rows -----------------------------------------------------------------------------------------------------------
+
+void store_tile(const StoreArgs& args) {
+  alignas(64) uint16_t narrow[kPanel];
+  for (int64_t i = 0; i < args.count; ++i) {
+    const float* from = args.tile + i * kPanel;
+    const int64_t size = args.outputs;
+    if (args.is_f32) {
+      float* to = static_cast<float*>(args.y) + i * args.stride;
+      if (size == kPanel) {
+#pragma GCC unroll 4
+        for (int64_t n = 0; n < kPanel; n += kLanes) store_any(to + n, load(from + n));
+      } else {
+        for (int64_t n = 0; n < size; ++n) to[n] = from[n];
+      }
+      continue;
+    }
+    uint16_t* to = static_cast<uint16_t*>(args.y) + i * args.stride;
+    uint16_t* out = size == kPanel ? to : narrow;
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kPanel; n += kLanes) store_bf16(out + n, load(from + n));
+    if (size != kPanel) {
+      for (int64_t n = 0; n < size; ++n) to[n] = narrow[n];
+    }
+  }
+}
+
+void add_tile(const AddArgs& args) {
+  alignas(64) float sum[kPanel];
+  for (int64_t i = 0; i < args.count; ++i) {
+    float* total = args.total + (args.rows != nullptr ? args.rows[i] : i) * args.stride;
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kPanel; n += kLanes) {
+      Vec value = load(args.tile + i * kPanel + n);
+      if (args.round) value = round_bf16(value);
+      if (args.outputs == kPanel) store_any(total + n, add(load_any(total + n), value));
+      else store(sum + n, value);
+    }
+    if (args.outputs == kPanel) continue;
+    for (int64_t n = 0; n < args.outputs; ++n) total[n] += sum[n];
+  }
+}
