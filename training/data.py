@@ -94,8 +94,8 @@ class Source:
         usual = dict(LENGTHS, recall=max(200, length / 4))
         chances = [shares[n] / usual[n] for n in names]
         p = Pack(np.full(length, 2, np.uint16), np.zeros(length, np.uint8), np.zeros(length, np.int32), np.zeros(length, np.int32), [])
-        at = 0
-        while length - at >= 64:
+        at = misses = 0
+        while length - at >= 64 and misses < 20:
             room = length - at
             name = r.choices(names, chances)[0]
             if name == "text":
@@ -104,10 +104,12 @@ class Source:
                 wanted = int(np.exp(r.uniform(np.log(60), np.log(max(80, min(room, length) - 150))))) if name == "recall" else 0
                 ids, kind = self.encode(skills.make(name, r, self.world, wanted))
                 if len(ids) > room:
-                    if room > 256:
+                    if room > 256 or "text" not in shares:
+                        misses += 1
                         continue
                     name = "text"
                     ids, kind = self.text(r, room)
+            misses = 0
             n = len(ids)
             p.ids[at : at + n], p.kind[at : at + n] = ids, kind
             end = min(length, -(-(at + n) // ALIGN) * ALIGN)

@@ -379,9 +379,12 @@ def cross_entropy(x: Tensor, head: Tensor, target: Tensor, weight: Tensor) -> tu
     return (loss * weight).sum(), loss.detach()
 
 
-def index_loss(score: Tensor, allowed: Tensor, mass: Tensor) -> Tensor:
-    """Sum over queries of the cross-entropy from the attention that the heads gave (mass [B, T, J], not normalized, so
-    that queries without far attention count little) to the softmax of the index scores."""
+def index_loss(score: Tensor, allowed: Tensor, mass: Tensor, weight: Tensor) -> Tensor:
+    """Sum over queries of weight [B, T] times the cross-entropy from where the heads looked to the softmax of the index
+    scores. mass [B, T, J] sums over heads; it is normalized only down to a total of 1, so queries without far attention
+    count little."""
     logits = torch.where(allowed, score, -1e30)
     logp = logits - torch.logsumexp(logits, dim=-1, keepdim=True)
-    return -(mass.float() * torch.where(allowed, logp, 0.0)).sum()
+    goal = mass.float()
+    goal = goal / goal.sum(dim=-1, keepdim=True).clamp(min=1)
+    return -((goal * torch.where(allowed, logp, 0.0)).sum(dim=-1) * weight).sum()

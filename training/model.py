@@ -334,7 +334,7 @@ class Model:
             h = self.f["expand"](h, y, post, comb)
         out.x = self.f["rms_norm"](self.f["collapse"](m, h), self.w("norm.weight"))
         if mode.learn_index:
-            out.index_loss = self._index_loss(shared, b * length)
+            out.index_loss = self._index_loss(shared, batch.weight)
         return out
 
     def attention(self, layer: int, role: Role, x: Tensor, p: Positions, mode: Mode, shared: "_Shared", out: Output) -> Tensor:
@@ -400,14 +400,15 @@ class Model:
             if L.is_exact():
                 out.selections[layer] = torch.where(valid, picked, -1)
 
-    def _index_loss(self, shared: "_Shared", tokens: int) -> Tensor:
-        """Every layer that reads a selection votes for what its source should have scored high."""
+    def _index_loss(self, shared: "_Shared", weight: Tensor) -> Tensor:
+        """Every layer that reads a selection votes for what its source should have scored high. Queries count by the weight of
+        what they predict: most tokens of a long text need nothing from afar, and would drown the few that do."""
         total = torch.zeros((), device=self.device)
         for source, (score, allowed) in shared.scores.items():
             masses = shared.mass[source]
             mass = sum(m.float() for m in masses) / len(masses)
-            total = total + self.f["index_loss"](score, allowed, mass.to(L.BF16))
-        return total / tokens
+            total = total + self.f["index_loss"](score, allowed, mass.to(L.BF16), weight)
+        return total / weight.sum().clamp(min=1)
 
     # ---- losses -------------------------------------------------------------------------------------------------------
 

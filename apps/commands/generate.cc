@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/progress.h"
 #include "base/macros.h"
@@ -29,6 +30,7 @@ struct Options {
   std::string kv_cache_dtype = "bf16";
   std::string index_cache_dtype = "fp4";
   std::string compute = "bf16";
+  std::string backend = "auto";
   int64_t max_tokens = 128;
   int64_t prefill_chunk = 512;
   int64_t page_tokens = 256;
@@ -103,6 +105,7 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   PS_TRY(runner_options.format.main, cache::parse_main_format(options.kv_cache_dtype));
   PS_TRY(runner_options.format.index, cache::parse_index_format(options.index_cache_dtype));
   PS_TRY(runner_options.compute, parse_compute(options.compute));
+  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
   PS_RETURN_IF_ERROR(engine::check(options.sampling));
   PS_TRY(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
   PS_TRY(auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
@@ -119,7 +122,7 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
     classes = text::engram_token_map(*session->tokenizer).class_of;
   }
   PS_TRY(session->runner,
-         engine::Runner::create(session->checkpoint, std::move(classes), ops::reference_table(), runner_options));
+         engine::Runner::create(session->checkpoint, std::move(classes), *table, runner_options));
   PS_RETURN_IF_ERROR(load_weights(session->checkpoint));
   return session;
 }
@@ -226,6 +229,7 @@ void declare(CLI::App& command, Options& options) {
   command.add_option("--page-tokens", options.page_tokens, "Tokens of one PAGE")->capture_default_str();
   command.add_option("--compute", options.compute, "bf16 (official), or f32: activations unrounded, for comparisons")
       ->capture_default_str();
+  declare_backend_option(command, options.backend);
   command.add_option("--threads", options.threads, "0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

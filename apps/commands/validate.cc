@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/validation.h"
 #include "base/json.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   std::string model;
   std::string output;
+  std::string backend = "auto";
   int64_t page_tokens = 0;
   int threads = 0;
 };
@@ -41,10 +43,10 @@ std::string report_json(const Options& options, const std::vector<ScenarioResult
 }
 
 Status validate(const Options& options) {
-  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
   ValidationSetup setup;
+  PS_TRY(setup.table, pick_backend(options.backend));
+  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
   setup.checkpoint = &checkpoint;
-  setup.table = &ops::reference_table();
   setup.threads = options.threads > 0 ? options.threads : physical_cores();
   const checkpoint::TextConfig& text = checkpoint.config().text_config;
   // The smallest PAGE that every setting accepts, so that short prompts span several.
@@ -78,6 +80,7 @@ void add_validate(CLI::App& program, Work& chosen) {
   command
       ->add_option("--page-tokens", options->page_tokens, "Tokens of one PAGE; 0: the smallest that covers the window")
       ->capture_default_str();
+  declare_backend_option(*command, options->backend);
   command->add_option("--threads", options->threads, "0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

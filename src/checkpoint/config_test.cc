@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <ostream>
 
 #include "checkpoint/test_data.h"
 
@@ -134,6 +135,8 @@ struct Refusal {
   const char* to;
   const char* message;
 };
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.from << " -> " << refusal.to; }
 
 class ConfigRefusal : public testing::TestWithParam<Refusal> {};
 

@@ -119,11 +119,10 @@ void shrink_vision(VisionConfig& v) {
   v.min_pixels = 84 * 84;  // 2 x 2 image tokens of 3 x 3 patches
 }
 
-// What a layer needs that is not among the kept ones; -1 for nothing.
-int missing_layer(const LayerTopology& topology, const LayerInfo& layer, const std::vector<int>& kept) {
-  std::vector<int> needed = {layer.owner, layer.index_source};
-  if (layer.uses_candidates) needed.push_back(topology.candidate_source);
-  for (const int other : needed) {
+// What a layer needs that is not among the kept ones; -1 for nothing. NOTE: the candidate source is an owner here, so
+// it needs no question of its own.
+int missing_layer(const LayerInfo& layer, const std::vector<int>& kept) {
+  for (const int other : {layer.owner, layer.index_source}) {
     if (other >= 0 && !std::binary_search(kept.begin(), kept.end(), other)) return other;
   }
   return -1;
@@ -150,7 +149,7 @@ Status keep_layers(TextConfig& t, std::vector<int> kept) {
   std::vector<int> ratios;
   for (const int id : kept) {
     const LayerInfo& layer = topology.layers[static_cast<size_t>(id)];
-    if (const int missing = missing_layer(topology, layer, kept); missing >= 0) {
+    if (const int missing = missing_layer(layer, kept); missing >= 0) {
       return Status::invalid("--layers: layer " + std::to_string(id) + " (" + std::string(layer_role_name(layer.role)) +
                              ") needs layer " + std::to_string(missing) + ", which is not among them");
     }

@@ -271,25 +271,39 @@ TEST(SyntheticOutput, NeverTouchesOtherFiles) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "nothing is left beside the folder";
 }
 
+// No file may grow beyond `bytes` while this lives: a disk that is full.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 TEST(SyntheticOutput, LeavesNothingAfterAFailure) {
   const TemporaryFolder folder;
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit small = {200 << 10, before.rlim_max};
-  std::signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &small);
+  const FileSizeLimit limit(200 << 10);
   const Status status = write_synthetic(test::nano_config(), nano_tokens(), {}, folder.path() / "nano");
-  setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot write"));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(SyntheticOutput, AsksForRoomFirst) {
   const TemporaryFolder folder;
+  const FileSizeLimit limit(200 << 10);  // so that nothing large is written where the question is missing
   const Config whole = slice({.has_draft = true, .has_vision = true}).value();
   if (fs::space(folder.path()).available > 550'000'000'000) GTEST_SKIP() << "this disk has room for the release";
   const Status status = write_synthetic(whole, nano_tokens(), {}, folder.path() / "whole");
   EXPECT_EQ(status.code(), Code::kExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has room for"));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

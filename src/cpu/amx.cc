@@ -116,80 +116,94 @@ void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t
   }
 }
 
-// ---- Decoding: block `block` of panel `first` as [32 rows][32] BF16 -------------------------------------------------------------
+// ---- Decoding: rows [begin, end) of panel `first`, blocks [block, block + count) of K, as out[block][32 rows][32] BF16 ----------
+// A row's blocks are read together, so that a cache line is touched once however far the rows lie apart.
 
-inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
+inline void prefetch(const std::byte* at, int64_t size) {
+  for (int64_t line = 0; line < size; line += 64) _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
+}
 
 // Two rows at a time. High and low bytes of all 64 values are looked up, then interleaved.
-inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t block, uint16_t* out) {
-  const std::byte* at = w.data + first * w.columns + block * kBlock;
-  const uint8_t scale = w.scale[first / kBlock * (w.columns / kBlock) + block];
-  const auto& bytes = decode_tables().fp8_bytes[scale];
-  const __m512i high0 = _mm512_load_si512(bytes[0]);
-  const __m512i high1 = _mm512_load_si512(bytes[0] + 64);
-  const __m512i low0 = _mm512_load_si512(bytes[1]);
-  const __m512i low1 = _mm512_load_si512(bytes[1] + 64);
+inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                       uint16_t* out) {
+  const DecodeTables& tables = decode_tables();
+  const std::byte* at = w.data + (first + begin) * w.columns + block * kBlock;
+  const uint8_t* scale = w.scale + first / kBlock * (w.columns / kBlock) + block;
   // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
   const __m512i spread = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i sign_bit = _mm512_set1_epi8(INT8_MIN);
-#pragma GCC unroll 4
-  for (int r = 0; r < kPanel; r += 2) {
+  for (int64_t r = begin; r < end; r += 2) {
     const std::byte* next = at + w.columns;
-    const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-    const __m512i row1 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(next)));
-    const __m512i codes = _mm512_permutex2var_epi64(row0, spread, row1);
-    const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
-    const __m512i magnitude = _mm512_permutex2var_epi8(high0, codes, high1);
-    const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, sign_bit, 0xF8);  // magnitude | (codes & sign)
-    _mm512_store_si512(out + r * kBlock, _mm512_unpacklo_epi8(low, high));
-    _mm512_store_si512(out + (r + 1) * kBlock, _mm512_unpackhi_epi8(low, high));
-    prefetch(at + kPrefetchRows * w.columns);
-    prefetch(next + kPrefetchRows * w.columns);
+#pragma GCC unroll 2
+    for (int64_t b = 0; b < count; ++b) {
+      const auto& bytes = tables.fp8_bytes[scale[b]];
+      const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + b * kBlock)));
+      const __m512i row1 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(next + b * kBlock)));
+      const __m512i codes = _mm512_permutex2var_epi64(row0, spread, row1);
+      const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(bytes[1]), codes, _mm512_load_si512(bytes[1] + 64));
+      const __m512i magnitude =
+          _mm512_permutex2var_epi8(_mm512_load_si512(bytes[0]), codes, _mm512_load_si512(bytes[0] + 64));
+      const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, sign_bit, 0xF8);  // magnitude | (codes & sign)
+      uint16_t* to = out + (b * kPanel + r) * kBlock;
+      _mm512_store_si512(to, _mm512_unpacklo_epi8(low, high));
+      _mm512_store_si512(to + kBlock, _mm512_unpackhi_epi8(low, high));
+    }
+    prefetch(at + kPrefetchRows * w.columns, count * kBlock);
+    prefetch(next + kPrefetchRows * w.columns, count * kBlock);
     at = next + w.columns;
   }
 }
 
-inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t count, int64_t block, uint16_t* out) {
+inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                       uint16_t* out) {
   const DecodeTables& tables = decode_tables();
   const int64_t blocks = w.columns / kBlock;
-  const std::byte* at = w.data + (first * w.columns + block * kBlock) / 2;
-  const uint8_t* scale = w.scale + first * blocks + block;
+  const std::byte* at = w.data + ((first + begin) * w.columns + block * kBlock) / 2;
+  const uint8_t* scale = w.scale + (first + begin) * blocks + block;
+  for (int64_t r = begin; r < end; ++r) {
 #pragma GCC unroll 4
-  for (int64_t r = 0; r < count; ++r) {
-    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-    // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
-    const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
-    const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(tables.fp4[*scale]));
-    _mm512_store_si512(out + r * kBlock, _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4(table)));
-    prefetch(at + kPrefetchRows * w.columns / 2);
+    for (int64_t b = 0; b < count; ++b) {
+      const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + b * kBlock / 2)));
+      // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
+      const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+      const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(tables.fp4[scale[b]]));
+      _mm512_store_si512(out + (b * kPanel + r) * kBlock,
+                         _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4(table)));
+    }
+    prefetch(at + kPrefetchRows * w.columns / 2, count * kBlock / 2);
     at += w.columns / 2;
     scale += blocks;
   }
 }
 
-inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t count, int64_t block, uint16_t* out) {
-  const int64_t left = w.columns - block * kBlock;
-  const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
-  const std::byte* at = w.data + (first * w.columns + block * kBlock) * 2;
-#pragma GCC unroll 4
-  for (int64_t r = 0; r < count; ++r) {
-    _mm512_store_si512(out + r * kBlock, _mm512_maskz_loadu_epi16(mask, at));
-    prefetch(at + kPrefetchRows * w.columns * 2);
+inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                        uint16_t* out) {
+  const std::byte* at = w.data + ((first + begin) * w.columns + block * kBlock) * 2;
+  for (int64_t r = begin; r < end; ++r) {
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t left = w.columns - (block + b) * kBlock;
+      const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
+      _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
+    }
+    prefetch(at + kPrefetchRows * w.columns * 2, count * kBlock * 2);
     at += w.columns * 2;
   }
 }
 
-// Rows past the end of W become zero.
-inline void decode(const ops::Weight& w, int64_t first, int64_t block, uint16_t* out) {
+// Rows past the end of W become zero. REQUIRES: begin and end are even.
+inline void decode(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                   uint16_t* out) {
   const int64_t left = w.rows - first;
-  const int64_t count = left < kPanel ? left : kPanel;
+  const int64_t stop = end < left ? end : left;
   switch (w.format) {
-    case ops::WeightFormat::kFp8Block32: decode_fp8(w, first, block, out); return;
-    case ops::WeightFormat::kFp4Block32: decode_fp4(w, first, count, block, out); break;
-    case ops::WeightFormat::kBF16: decode_bf16(w, first, count, block, out); break;
+    case ops::WeightFormat::kFp8Block32: decode_fp8(w, first, begin, end, block, count, out); return;
+    case ops::WeightFormat::kFp4Block32: decode_fp4(w, first, begin, stop, block, count, out); break;
+    case ops::WeightFormat::kBF16: decode_bf16(w, first, begin, stop, block, count, out); break;
     case ops::WeightFormat::kF32: break;  // never given to the matrix units
   }
-  for (int64_t r = count; r < kPanel; ++r) _mm512_store_si512(out + r * kBlock, _mm512_setzero_si512());
+  for (int64_t r = stop < begin ? begin : stop; r < end; ++r) {
+    for (int64_t b = 0; b < count; ++b) _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_setzero_si512());
+  }
 }
 
 // ---- Products -------------------------------------------------------------------------------------------------------------------
@@ -214,25 +228,37 @@ inline void turn_sums(float* sums, int64_t size) {
   for (int64_t i = 0; i < size * kPanel; i += kLanes) store(sums + i, load(turned + i));
 }
 
-// At most 16 rows of x: the sums stay in tiles, and the block after the one that is multiplied is decoded meanwhile.
+// At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one is decoded, a quarter of
+// its rows between two products, so that both go on at once.
 void multiply_few(const MultiplyArgs& args) {
-  alignas(64) uint16_t decoded[2][kPanel * kBlock];
+  constexpr int64_t kUnit = 4;
+  constexpr int64_t kPart = kPanel / kUnit;
+  alignas(64) uint16_t decoded[2][kUnit * kPanel * kBlock];
   const int64_t size = args.count;
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
   const int64_t row_bytes = size * 4;
   const uint32_t* x = static_cast<const uint32_t*>(args.packed);
+  const auto length = [blocks](int64_t block) { return blocks - block < kUnit ? blocks - block : kUnit; };
   configure(size, size);
   zero_tile<0>();
   zero_tile<2>();
-  decode(args.w, args.first, 0, decoded[0]);
-  for (int64_t block = 0; block < blocks; ++block) {
-    if (block + 1 < blocks) decode(args.w, args.first, block + 1, decoded[(block + 1) % 2]);
-    const uint16_t* w = decoded[block % 2];
-    load_tile<6>(x + block * 16 * size, row_bytes);
-    load_tile<4>(w, 64);
-    multiply_tiles<0, 4, 6>();
-    load_tile<5>(w + 16 * kBlock, 64);
-    multiply_tiles<2, 5, 6>();
+  decode(args.w, args.first, 0, kPanel, 0, length(0), decoded[0]);
+  for (int64_t block = 0, turn = 0; block < blocks; block += kUnit, turn ^= 1) {
+    const uint16_t* w = decoded[turn];
+    const int64_t next = block + kUnit;
+    for (int64_t i = 0; i < kUnit; ++i) {
+      if (next < blocks) {
+        uint16_t* to = decoded[turn ^ 1];
+        if (next + kUnit <= blocks) decode(args.w, args.first, i * kPart, (i + 1) * kPart, next, kUnit, to);
+        else decode(args.w, args.first, i * kPart, (i + 1) * kPart, next, blocks - next, to);
+      }
+      if (block + i >= blocks) continue;
+      load_tile<6>(x + (block + i) * 16 * size, row_bytes);
+      load_tile<4>(w + i * kPanel * kBlock, 64);
+      multiply_tiles<0, 4, 6>();
+      load_tile<5>(w + i * kPanel * kBlock + 16 * kBlock, 64);
+      multiply_tiles<2, 5, 6>();
+    }
   }
   store_tile<0>(args.tile, row_bytes);
   store_tile<2>(args.tile + 16 * size, row_bytes);
@@ -303,9 +329,7 @@ void multiply_many(const MultiplyArgs& args) {
   const auto size_of = [&](int64_t group) { return group == groups - 1 ? last_size : kGroup; };
   for (int64_t first = 0; first < blocks; first += kChunk) {
     const int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
-    for (int64_t block = 0; block < count; ++block) {
-      decode(args.w, args.first, first + block, decoded + block * kPanel * kBlock);
-    }
+    decode(args.w, args.first, 0, kPanel, first, count, decoded);
     configure(kGroup, kGroup);
     for (int64_t pair = 0; pair < pairs; ++pair) {
       const int64_t group = 2 * pair;

@@ -288,6 +288,8 @@ TEST(Planner, RefusesWhatCannotWorkWithTheValueThatWould) {
   EXPECT_NE(refusal(options).find("would be enough"), std::string::npos) << refusal(options);
   options.memory_bytes = 64 << 20;
   EXPECT_EQ(refusal(options), "");
+  options.memory_bytes = int64_t{1} << 50;
+  EXPECT_NE(refusal(options).find("the machine has"), std::string::npos) << refusal(options);
   options = exact_options();
   options.max_context = 100000000;
   EXPECT_NE(refusal(options).find("legal values"), std::string::npos);

@@ -124,6 +124,28 @@ TEST(ReplayModel, NarrowedDecoderEqualsTheDenseRunWithTheSameWindows) {
   }
 }
 
+// The same for the other row plans: a short last chunk that backs off, and a prefix hit in a fresh slot.
+TEST(ReplayModel, NarrowingIsExactAfterBackOffAndAfterAHit) {
+  for (const int32_t resume : {48, 96, 144}) {
+    for (const int32_t rest : {1, 25, 39, 60}) {
+      const int32_t length = resume + rest;
+      const std::vector<int32_t> prompt = random_prompt(17, length);
+      for (const engine::Resume how : {engine::Resume::kContinue, engine::Resume::kFreshSlot}) {
+        const auto first = engine::prefill_rows(rules(true, true), engine::Resume::kContinue, length, 0, resume);
+        const auto last = engine::prefill_rows(rules(true, true), how, length, resume, length);
+        Bench narrowed;
+        Bench dense;
+        (void)narrowed.run(prompt, first);
+        (void)dense.run(prompt, first);
+        const std::vector<float> logits = narrowed.run(prompt, last);
+        EXPECT_TRUE(is_finite(logits));
+        EXPECT_EQ(logits, dense.run(prompt, last, true)) << resume << '+' << rest;
+        EXPECT_EQ(narrowed.page_bytes(), dense.page_bytes()) << resume << '+' << rest;
+      }
+    }
+  }
+}
+
 // T3.2: what is cached for later hits does not depend on decoder replay; the logits of a long prompt do, since windows
 // are cut.
 TEST(ReplayModel, DecoderReplayLeavesGlobalRowsExact) {

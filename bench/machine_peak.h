@@ -1,0 +1,137 @@
+// The ceilings that a benchmark reports its ratios to, measured on all threads of a pool: the best of several runs.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+
+#include "base/buffer.h"
+#include "base/thread_pool.h"
+#include "cpu/table.h"
+
+namespace ps::bench {
+
+inline constexpr int kRuns = 7;
+
+// What time is: the wall clock's or, on a machine that others use too, the processor time of this process over its threads.
+struct Stopwatch {
+  bool is_processor_time = false;
+  int threads = 1;
+  [[nodiscard]] double now() const {
+    timespec time{};
+    clock_gettime(is_processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    const double seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    return is_processor_time ? seconds / threads : seconds;
+  }
+};
+
+// Fastest of kRuns runs of `work` on every thread at once, in seconds.
+template <typename Work>
+double fastest(const Stopwatch& watch, ThreadPool& pool, const Work& work) {
+  double best = 1e9;
+  for (int run = 0; run < kRuns; ++run) {
+    const double start = watch.now();
+    pool.parallel_for(pool.threads(), 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t part = begin; part < end; ++part) work(part);
+    });
+    best = std::min(best, watch.now() - start);
+  }
+  return best;
+}
+
+__attribute__((target("avx2"))) inline uint64_t sum_words(const std::byte* data, int64_t size) {
+  __m256i sum[4] = {};
+  for (int64_t at = 0; at < size; at += 128) {
+    for (int i = 0; i < 4; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(data + at + 2048 + 32 * i), _MM_HINT_T0);
+      sum[i] = _mm256_add_epi64(sum[i], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + at) + i));
+    }
+  }
+  const __m256i total = _mm256_add_epi64(_mm256_add_epi64(sum[0], sum[1]), _mm256_add_epi64(sum[2], sum[3]));
+  return static_cast<uint64_t>(_mm256_extract_epi64(total, 0) ^ _mm256_extract_epi64(total, 3));
+}
+
+// Reading `size` bytes, far more than the caches hold, in long runs.
+inline double read_gigabytes_per_second(const Stopwatch& watch, ThreadPool& pool, int64_t size) {
+  HostBuffer buffer = HostBuffer::allocate(size + 4096).value();
+  for (uint64_t& word : buffer.as<uint64_t>()) word = 1;
+  const int64_t part = size / pool.threads() / 128 * 128;
+  volatile uint64_t kept = 0;
+  const double seconds = fastest(watch, pool, [&](int64_t i) { kept = sum_words(buffer.data() + i * part, part); });
+  return static_cast<double>(part * pool.threads()) * 1e-9 / seconds;
+}
+
+__attribute__((target("avx2,fma"))) inline float fma_avx2(int64_t loops) {
+  __m256 sum[12] = {};
+  const __m256 x = _mm256_set1_ps(1.0001f);
+  for (int64_t i = 0; i < loops; ++i) {
+#pragma GCC unroll 12
+    for (int j = 0; j < 12; ++j) {
+      sum[j] = _mm256_fmadd_ps(sum[j], x, x);
+      __asm__ volatile("" : "+x"(sum[j]));
+    }
+  }
+  for (int j = 1; j < 12; ++j) sum[0] = _mm256_add_ps(sum[0], sum[j]);
+  return _mm256_cvtss_f32(sum[0]);
+}
+
+__attribute__((target("avx512f"))) inline float fma_avx512(int64_t loops) {
+  __m512 sum[12] = {};
+  const __m512 x = _mm512_set1_ps(1.0001f);
+  for (int64_t i = 0; i < loops; ++i) {
+#pragma GCC unroll 12
+    for (int j = 0; j < 12; ++j) {
+      sum[j] = _mm512_fmadd_ps(sum[j], x, x);
+      __asm__ volatile("" : "+v"(sum[j]));
+    }
+  }
+  for (int j = 1; j < 12; ++j) sum[0] = _mm512_add_ps(sum[0], sum[j]);
+  return _mm512_cvtss_f32(sum[0]);
+}
+
+// 4 products on whole tiles per loop.
+inline float products_amx(int64_t loops) {
+  struct alignas(64) {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } config;
+  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+  __asm__ volatile("tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3\n"
+                   "tilezero %tmm4\n tilezero %tmm5\n tilezero %tmm6\n tilezero %tmm7");
+  for (int64_t i = 0; i < loops; ++i) {
+    __asm__ volatile("tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
+                     "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3");
+  }
+  __asm__ volatile("tilerelease");
+  return 0;
+}
+
+// Of the unit that the set multiplies on: FMA on 256 or 512 bits, or BF16 tiles. REQUIRES: the machine has it.
+inline double peak_gigaflops(const Stopwatch& watch, cpu::Isa isa, ThreadPool& pool) {
+  constexpr int64_t kLoops = 2'000'000;
+  volatile float kept = 0;
+  double flops = 0;
+  double seconds = 0;
+  switch (isa) {
+    case cpu::Isa::kAvx2:
+      flops = 12 * 8 * 2;
+      seconds = fastest(watch, pool, [&](int64_t) { kept = fma_avx2(kLoops); });
+      break;
+    case cpu::Isa::kAvx512:
+      flops = 12 * 16 * 2;
+      seconds = fastest(watch, pool, [&](int64_t) { kept = fma_avx512(kLoops); });
+      break;
+    case cpu::Isa::kAmx:
+      flops = 4 * 16 * 16 * 32 * 2;
+      seconds = fastest(watch, pool, [&](int64_t) { kept = products_amx(kLoops); });
+      break;
+  }
+  return flops * static_cast<double>(kLoops) * pool.threads() * 1e-9 / seconds;
+}
+
+}  // namespace ps::bench

@@ -1,0 +1,213 @@
+// The products of the CPU backend at the shapes of the published model, on every instruction set of the machine:
+// achieved GB/s of weight bytes and GFLOP/s, and their ratio to what the same program measures first: the read
+// bandwidth of memory and the peak of the unit that the instruction set multiplies on. Weights rotate through more
+// memory than the caches hold.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/pcg64.h"
+#include "bench/machine_peak.h"
+#include "cpu/table.h"
+
+namespace {
+
+using namespace ps;  // NOLINT(google-build-using-namespace): a program
+
+constexpr int64_t kRotation = int64_t{768} << 20;  // bytes of weights that one benchmark walks through
+
+// Memory that every benchmark takes its weights from: bytes that are legal codes and moderate scales.
+class WeightPool {
+ public:
+  WeightPool() : codes_(HostBuffer::allocate(kRotation).value()), scales_(HostBuffer::allocate(kRotation / 16).value()) {
+    Pcg64 random(1);
+    auto words = codes_.as<uint64_t>();
+    // The top two exponent bits of every byte are never both set: no NaN code, and BF16 pairs of moderate size.
+    for (uint64_t& word : words) word = random.next64() & 0xBFBFBFBFBFBFBFBFull;
+    for (uint8_t& scale : scales_.as<uint8_t>()) scale = static_cast<uint8_t>(120 + random.integer(0, 6));
+  }
+  // Copy `index` of a weight, round the pool.
+  [[nodiscard]] ops::Weight weight(ops::WeightFormat format, int64_t rows, int64_t columns, int64_t index) {
+    ops::Weight w{format, rows, columns, nullptr, nullptr};
+    const int64_t size = bytes(w);
+    const int64_t copies = std::max<int64_t>(1, kRotation / size);
+    w.data = codes_.data() + index % copies * size;
+    if (ops::is_quantized(format)) w.scale = scales_.as<uint8_t>().data() + index % copies * (scale_bytes(w) + 64);
+    return w;
+  }
+  static int64_t bytes(const ops::Weight& w) {
+    switch (w.format) {
+      case ops::WeightFormat::kF32: return w.rows * w.columns * 4;
+      case ops::WeightFormat::kBF16: return w.rows * w.columns * 2;
+      case ops::WeightFormat::kFp8Block32: return w.rows * w.columns;
+      case ops::WeightFormat::kFp4Block32: return w.rows * w.columns / 2;
+    }
+    return 0;
+  }
+  static int64_t scale_bytes(const ops::Weight& w) {
+    if (w.format == ops::WeightFormat::kFp8Block32) return w.rows / 32 * (w.columns / 32);
+    return w.format == ops::WeightFormat::kFp4Block32 ? w.rows * (w.columns / 32) : 0;
+  }
+
+ private:
+  HostBuffer codes_;
+  HostBuffer scales_;
+};
+
+struct Machine {
+  explicit Machine(bench::Stopwatch clock) : watch(clock), pool(clock.threads) {}
+  bench::Stopwatch watch;
+  ThreadPool pool;
+  Arena scratch{HostBuffer::allocate(int64_t{512} << 20).value()};
+  WeightPool weights;
+  double read_gbs = 0;
+  // By instruction set, GFLOP/s.
+  double peak_gflops[3] = {};
+};
+
+// Activations on the MXFP8 grid: small integers are.
+struct Rows {
+  Rows(int64_t rows, int64_t columns) : data(static_cast<size_t>(rows * columns)), rows_(rows), columns_(columns) {
+    for (size_t i = 0; i < data.size(); ++i) data[i] = to_bf16(static_cast<float>(static_cast<int>(i * 7 % 15) - 7));
+  }
+  ops::Activations view(ops::Grid grid = ops::Grid::kNone) {
+    return {data.data(), DType::kBF16, grid, rows_, columns_, columns_};
+  }
+  std::vector<bf16> data;
+  int64_t rows_;
+  int64_t columns_;
+};
+
+void report(benchmark::State& state, const Machine& machine, cpu::Isa isa, double bytes, double flops) {
+  using benchmark::Counter;
+  const auto runs = static_cast<double>(state.iterations());
+  state.counters["GB/s"] = Counter(bytes * runs * 1e-9, Counter::kIsRate);
+  state.counters["of_read"] = Counter(bytes * runs * 1e-9 / machine.read_gbs, Counter::kIsRate);
+  state.counters["GFLOP/s"] = Counter(flops * runs * 1e-9, Counter::kIsRate);
+  state.counters["of_peak"] = Counter(flops * runs * 1e-9 / machine.peak_gflops[static_cast<int>(isa)], Counter::kIsRate);
+}
+
+void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, ops::WeightFormat format, int64_t rows,
+            int64_t columns) {
+  const ops::OpTable& table = *cpu::table_for(isa).value();
+  const int64_t tokens = state.range(0);
+  Rows x(tokens, columns);
+  Rows y(tokens, rows);
+  ops::Exec exec{machine.pool, machine.scratch};
+  int64_t index = 0;
+  ops::Weight w;
+  for (auto _ : state) {
+    w = machine.weights.weight(format, rows, columns, index++);
+    const double start = machine.watch.now();
+    table.linear({x.view(ops::is_quantized(format) ? ops::Grid::kMxfp8 : ops::Grid::kNone), w, y.view()}, exec);
+    state.SetIterationTime(machine.watch.now() - start);
+  }
+  report(state, machine, isa, static_cast<double>(WeightPool::bytes(w) + WeightPool::scale_bytes(w)),
+         2.0 * static_cast<double>(tokens * rows * columns));
+}
+
+// 64 routed FP4 experts and an FP8 shared one, 5120 -> 2304 -> 5120, six of them for a row.
+void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
+  constexpr int64_t kDim = 5120;
+  constexpr int64_t kInner = 2304;
+  constexpr int32_t kExperts = 40;
+  constexpr int32_t kTopK = 6;
+  const ops::OpTable& table = *cpu::table_for(isa).value();
+  const int64_t tokens = state.range(0);
+  Rows x(tokens, kDim);
+  Rows y(tokens, kDim);
+  const auto expert = [&](ops::WeightFormat format, int64_t index) {
+    return ops::Expert{machine.weights.weight(format, kInner, kDim, 3 * index),
+                       machine.weights.weight(format, kInner, kDim, 3 * index + 1),
+                       machine.weights.weight(format, kDim, kInner, 3 * index + 2)};
+  };
+  std::vector<ops::Expert> experts;
+  for (int64_t e = 0; e < kExperts; ++e) experts.push_back(expert(ops::WeightFormat::kFp4Block32, e));
+  const ops::Expert shared = expert(ops::WeightFormat::kFp8Block32, 20);
+  std::vector<int32_t> ids(static_cast<size_t>(tokens * kTopK));
+  std::vector<float> weights(ids.size(), 0.25f);
+  const auto view = x.view(ops::Grid::kMxfp8);
+  const ops::MoeArgs args{view, view, experts.data(), kExperts, shared, ids.data(), weights.data(), kTopK, 10.0f, y.view()};
+  ops::Exec exec{machine.pool, machine.scratch};
+  const auto size = [](const ops::Expert& e) {
+    double bytes = 0;
+    for (const ops::Weight* w : {&e.w1, &e.w3, &e.w2}) {
+      bytes += static_cast<double>(WeightPool::bytes(*w) + WeightPool::scale_bytes(*w));
+    }
+    return bytes;
+  };
+  int64_t step = 0;
+  double distinct = 0;
+  for (auto _ : state) {
+    std::vector<uint8_t> used(kExperts);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const auto first = static_cast<int32_t>((step * 6 + t * 7) % kExperts);
+      int32_t* row = ids.data() + t * kTopK;
+      for (int32_t i = 0; i < kTopK; ++i) row[i] = (first + i) % kExperts;
+      std::sort(row, row + kTopK);
+      for (int32_t i = 0; i < kTopK; ++i) used[static_cast<size_t>(row[i])] = 1;
+    }
+    ++step;
+    distinct = static_cast<double>(std::count(used.begin(), used.end(), 1));
+    const double start = machine.watch.now();
+    table.moe(args, exec);
+    state.SetIterationTime(machine.watch.now() - start);
+  }
+  report(state, machine, isa, distinct * size(experts[0]) + size(shared),
+         6.0 * static_cast<double>(tokens * (kTopK + 1) * kDim * kInner));
+}
+
+void declare(Machine& machine, cpu::Isa isa) {
+  using enum ops::WeightFormat;
+  struct Shape {
+    const char* name;
+    ops::WeightFormat format;
+    int64_t rows;
+    int64_t columns;
+  };
+  const std::string name(cpu::isa_name(isa));
+  for (const Shape& shape : {Shape{"wq_b_fp8", kFp8Block32, 32768, 1280}, Shape{"wo_b_fp8", kFp8Block32, 5120, 8192},
+                             Shape{"expert_w1_fp4", kFp4Block32, 2304, 5120}, Shape{"expert_w2_fp4", kFp4Block32, 5120, 2304},
+                             Shape{"head_bf16", kBF16, 16384, 5120}}) {
+    auto* bench = benchmark::RegisterBenchmark(("linear/" + std::string(shape.name) + "/" + name).c_str(),
+                                               [&machine, isa, shape](benchmark::State& state) {
+                                                 linear(state, machine, isa, shape.format, shape.rows, shape.columns);
+                                               });
+    for (int64_t tokens : {1, 4, 8, 64, 256, 1024}) bench->Arg(tokens);
+    bench->UseManualTime()->Unit(benchmark::kMillisecond);
+  }
+  benchmark::RegisterBenchmark(("moe/" + name).c_str(), [&machine, isa](benchmark::State& state) { moe(state, machine, isa); })
+      ->Arg(1)->Arg(4)->Arg(8)->Arg(64)->Arg(512)
+      ->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Stopwatch watch{false, physical_cores()};
+  std::vector<char*> rest;
+  for (int i = 0; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--processor_time") watch.is_processor_time = true;
+    else if (argument.starts_with("--threads=")) watch.threads = std::max(1, std::atoi(argv[i] + 10));
+    else rest.push_back(argv[i]);
+  }
+  int count = static_cast<int>(rest.size());
+  benchmark::Initialize(&count, rest.data());
+  Machine machine(watch);
+  machine.read_gbs = bench::read_gigabytes_per_second(watch, machine.pool, kRotation);
+  benchmark::AddCustomContext("read_GB/s", std::to_string(machine.read_gbs));
+  for (const cpu::Isa isa : cpu::kIsas) {
+    if (!cpu::supported(isa).ok()) continue;
+    machine.peak_gflops[static_cast<int>(isa)] = bench::peak_gigaflops(watch, isa, machine.pool);
+    benchmark::AddCustomContext("peak_GFLOP/s_" + std::string(cpu::isa_name(isa)),
+                                std::to_string(machine.peak_gflops[static_cast<int>(isa)]));
+    declare(machine, isa);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
