@@ -31,7 +31,9 @@ Result<const ops::OpTable*> pick(const std::string& source, const std::string& n
 }  // namespace
 
 void declare_backend_option(CLI::App& command, std::string& name) {
-  command.add_option("--backend", name, "auto (the widest instruction set), ref, avx2, avx512 or amx; all give the same text")
+  command
+      .add_option("--backend", name,
+                  "auto (the widest instruction set), ref, avx2, avx512 or amx; all give the same text")
       ->capture_default_str();
 }
 

@@ -15,7 +15,8 @@ namespace ps::bench {
 
 inline constexpr int kRuns = 7;
 
-// What time is: the wall clock's or, on a machine that others use too, the processor time of this process over its threads.
+// What time is: the wall clock's or, on a machine that others use too, the processor time of this process over its
+// threads.
 struct Stopwatch {
   bool is_processor_time = false;
   int threads = 1;
@@ -63,33 +64,36 @@ inline double read_gigabytes_per_second(const Stopwatch& watch, ThreadPool& pool
   return static_cast<double>(part * pool.threads()) * 1e-9 / seconds;
 }
 
+// 12 independent chains of fused products and sums; all values stay zero.
 __attribute__((target("avx2,fma"))) inline float fma_avx2(int64_t loops) {
-  __m256 sum[12] = {};
-  const __m256 x = _mm256_set1_ps(1.0001f);
+  __asm__ volatile("vzeroall" ::
+                       : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+                         "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+#define PS_FMA(v) "vfmadd231ps %%" v "12, %%" v "12, %%" v
+#define PS_FMA_12(v)                                                                                            \
+  PS_FMA(v)                                                                                                     \
+  "0\n" PS_FMA(v) "1\n" PS_FMA(v) "2\n" PS_FMA(v) "3\n" PS_FMA(v) "4\n" PS_FMA(v) "5\n" PS_FMA(v) "6\n" PS_FMA( \
+      v) "7\n" PS_FMA(v) "8\n" PS_FMA(v) "9\n" PS_FMA(v) "10\n" PS_FMA(v) "11\n"
   for (int64_t i = 0; i < loops; ++i) {
-#pragma GCC unroll 12
-    for (int j = 0; j < 12; ++j) {
-      sum[j] = _mm256_fmadd_ps(sum[j], x, x);
-      __asm__ volatile("" : "+x"(sum[j]));
-    }
+    __asm__ volatile(PS_FMA_12("ymm")::
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+                           "xmm11", "xmm12");
   }
-  for (int j = 1; j < 12; ++j) sum[0] = _mm256_add_ps(sum[0], sum[j]);
-  return _mm256_cvtss_f32(sum[0]);
+  return 0;
 }
 
 __attribute__((target("avx512f"))) inline float fma_avx512(int64_t loops) {
-  __m512 sum[12] = {};
-  const __m512 x = _mm512_set1_ps(1.0001f);
+  fma_avx2(0);
   for (int64_t i = 0; i < loops; ++i) {
-#pragma GCC unroll 12
-    for (int j = 0; j < 12; ++j) {
-      sum[j] = _mm512_fmadd_ps(sum[j], x, x);
-      __asm__ volatile("" : "+v"(sum[j]));
-    }
+    __asm__ volatile(PS_FMA_12("zmm")::
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+                           "xmm11", "xmm12");
   }
-  for (int j = 1; j < 12; ++j) sum[0] = _mm512_add_ps(sum[0], sum[j]);
-  return _mm512_cvtss_f32(sum[0]);
+  __asm__ volatile("vzeroupper");
+  return 0;
 }
+#undef PS_FMA_12
+#undef PS_FMA
 
 // 4 products on whole tiles per loop.
 inline float products_amx(int64_t loops) {
@@ -101,11 +105,13 @@ inline float products_amx(int64_t loops) {
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } config;
   __asm__ volatile("ldtilecfg %0" ::"m"(config));
-  __asm__ volatile("tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3\n"
-                   "tilezero %tmm4\n tilezero %tmm5\n tilezero %tmm6\n tilezero %tmm7");
+  __asm__ volatile(
+      "tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3\n"
+      "tilezero %tmm4\n tilezero %tmm5\n tilezero %tmm6\n tilezero %tmm7");
   for (int64_t i = 0; i < loops; ++i) {
-    __asm__ volatile("tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
-                     "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3");
+    __asm__ volatile(
+        "tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
+        "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3");
   }
   __asm__ volatile("tilerelease");
   return 0;

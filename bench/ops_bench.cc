@@ -23,7 +23,8 @@ constexpr int64_t kRotation = int64_t{768} << 20;  // bytes of weights that one 
 // Memory that every benchmark takes its weights from: bytes that are legal codes and moderate scales.
 class WeightPool {
  public:
-  WeightPool() : codes_(HostBuffer::allocate(kRotation).value()), scales_(HostBuffer::allocate(kRotation / 16).value()) {
+  WeightPool()
+      : codes_(HostBuffer::allocate(kRotation).value()), scales_(HostBuffer::allocate(kRotation / 16).value()) {
     Pcg64 random(1);
     auto words = codes_.as<uint64_t>();
     // The top two exponent bits of every byte are never both set: no NaN code, and BF16 pairs of moderate size.
@@ -88,7 +89,8 @@ void report(benchmark::State& state, const Machine& machine, cpu::Isa isa, doubl
   state.counters["GB/s"] = Counter(bytes * runs * 1e-9, Counter::kIsRate);
   state.counters["of_read"] = Counter(bytes * runs * 1e-9 / machine.read_gbs, Counter::kIsRate);
   state.counters["GFLOP/s"] = Counter(flops * runs * 1e-9, Counter::kIsRate);
-  state.counters["of_peak"] = Counter(flops * runs * 1e-9 / machine.peak_gflops[static_cast<int>(isa)], Counter::kIsRate);
+  state.counters["of_peak"] =
+      Counter(flops * runs * 1e-9 / machine.peak_gflops[static_cast<int>(isa)], Counter::kIsRate);
 }
 
 void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, ops::WeightFormat format, int64_t rows,
@@ -99,11 +101,13 @@ void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, ops::Weight
   Rows y(tokens, rows);
   ops::Exec exec{machine.pool, machine.scratch};
   int64_t index = 0;
-  ops::Weight w;
+  ops::Weight w = machine.weights.weight(format, rows, columns, index++);
+  const auto view = x.view(ops::is_quantized(format) ? ops::Grid::kMxfp8 : ops::Grid::kNone);
+  table.linear({view, w, y.view()}, exec);  // touches the scratch
   for (auto _ : state) {
     w = machine.weights.weight(format, rows, columns, index++);
     const double start = machine.watch.now();
-    table.linear({x.view(ops::is_quantized(format) ? ops::Grid::kMxfp8 : ops::Grid::kNone), w, y.view()}, exec);
+    table.linear({view, w, y.view()}, exec);
     state.SetIterationTime(machine.watch.now() - start);
   }
   report(state, machine, isa, static_cast<double>(WeightPool::bytes(w) + WeightPool::scale_bytes(w)),
@@ -129,9 +133,11 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
   for (int64_t e = 0; e < kExperts; ++e) experts.push_back(expert(ops::WeightFormat::kFp4Block32, e));
   const ops::Expert shared = expert(ops::WeightFormat::kFp8Block32, 20);
   std::vector<int32_t> ids(static_cast<size_t>(tokens * kTopK));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i % kTopK);
   std::vector<float> weights(ids.size(), 0.25f);
   const auto view = x.view(ops::Grid::kMxfp8);
-  const ops::MoeArgs args{view, view, experts.data(), kExperts, shared, ids.data(), weights.data(), kTopK, 10.0f, y.view()};
+  const ops::MoeArgs args{view,       view,           experts.data(), kExperts, shared,
+                          ids.data(), weights.data(), kTopK,          10.0f,    y.view()};
   ops::Exec exec{machine.pool, machine.scratch};
   const auto size = [](const ops::Expert& e) {
     double bytes = 0;
@@ -140,6 +146,7 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
     }
     return bytes;
   };
+  table.moe(args, exec);  // touches the scratch
   int64_t step = 0;
   double distinct = 0;
   for (auto _ : state) {
@@ -171,8 +178,8 @@ void declare(Machine& machine, cpu::Isa isa) {
   };
   const std::string name(cpu::isa_name(isa));
   for (const Shape& shape : {Shape{"wq_b_fp8", kFp8Block32, 32768, 1280}, Shape{"wo_b_fp8", kFp8Block32, 5120, 8192},
-                             Shape{"expert_w1_fp4", kFp4Block32, 2304, 5120}, Shape{"expert_w2_fp4", kFp4Block32, 5120, 2304},
-                             Shape{"head_bf16", kBF16, 16384, 5120}}) {
+                             Shape{"expert_w1_fp4", kFp4Block32, 2304, 5120},
+                             Shape{"expert_w2_fp4", kFp4Block32, 5120, 2304}, Shape{"head_bf16", kBF16, 16384, 5120}}) {
     auto* bench = benchmark::RegisterBenchmark(("linear/" + std::string(shape.name) + "/" + name).c_str(),
                                                [&machine, isa, shape](benchmark::State& state) {
                                                  linear(state, machine, isa, shape.format, shape.rows, shape.columns);
@@ -180,9 +187,15 @@ void declare(Machine& machine, cpu::Isa isa) {
     for (int64_t tokens : {1, 4, 8, 64, 256, 1024}) bench->Arg(tokens);
     bench->UseManualTime()->Unit(benchmark::kMillisecond);
   }
-  benchmark::RegisterBenchmark(("moe/" + name).c_str(), [&machine, isa](benchmark::State& state) { moe(state, machine, isa); })
-      ->Arg(1)->Arg(4)->Arg(8)->Arg(64)->Arg(512)
-      ->UseManualTime()->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark(("moe/" + name).c_str(),
+                               [&machine, isa](benchmark::State& state) { moe(state, machine, isa); })
+      ->Arg(1)
+      ->Arg(4)
+      ->Arg(8)
+      ->Arg(64)
+      ->Arg(512)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
 }
 
 }  // namespace

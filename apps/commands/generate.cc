@@ -121,8 +121,7 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   if (!session->checkpoint.config().text_config.engram_layer_ids.empty()) {
     classes = text::engram_token_map(*session->tokenizer).class_of;
   }
-  PS_TRY(session->runner,
-         engine::Runner::create(session->checkpoint, std::move(classes), *table, runner_options));
+  PS_TRY(session->runner, engine::Runner::create(session->checkpoint, std::move(classes), *table, runner_options));
   PS_RETURN_IF_ERROR(load_weights(session->checkpoint));
   return session;
 }

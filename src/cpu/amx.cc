@@ -1,6 +1,6 @@
-// AMX-BF16: rows of W as the left operand of the tile product, rows of x as the right one. TDPBF16PS computes the canonical
-// order of linear.h natively, for one column and for sixteen, so weights are decoded to BF16 rows and never transposed.
-// Everything that is no product runs on the AVX-512 kernels.
+// AMX-BF16: rows of W as the left operand of the tile product, rows of x as the right one. TDPBF16PS computes the
+// canonical order of linear.h natively, for one column and for sixteen, so weights are decoded to BF16 rows and never
+// transposed. Everything that is no product runs on the AVX-512 kernels.
 #include <immintrin.h>
 
 #include "cpu/decode_tables.h"
@@ -55,7 +55,9 @@ inline void configure(int64_t first, int64_t second) {
 }
 
 // Packed rows: groups of 16 rows of x, the last one shorter; a group is [block of K][16 pairs of K][rows][2] BF16.
-int64_t matrix_packed_bytes(int64_t count, int64_t columns) { return (columns + kBlock - 1) / kBlock * kBlock * count * 2; }
+int64_t matrix_packed_bytes(int64_t count, int64_t columns) {
+  return (columns + kBlock - 1) / kBlock * kBlock * count * 2;
+}
 
 inline uint32_t* group_block(void* packed, int64_t columns, int64_t group, int64_t size, int64_t block) {
   const int64_t blocks = (columns + kBlock - 1) / kBlock;
@@ -77,7 +79,8 @@ void matrix_pack(const PackArgs& args) {
     const int64_t size = left < kGroup ? left : kGroup;
     const uint16_t* from[kGroup];
     for (int64_t i = 0; i < size; ++i) {
-      from[i] = static_cast<const uint16_t*>(args.x) + (args.rows != nullptr ? args.rows[first + i] : first + i) * args.stride;
+      from[i] = static_cast<const uint16_t*>(args.x) +
+                (args.rows != nullptr ? args.rows[first + i] : first + i) * args.stride;
     }
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t rest = args.columns - block * kBlock;
@@ -116,12 +119,14 @@ void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t
   }
 }
 
-// ---- Decoding: rows [begin, end) of panel `first`, blocks [block, block + count) of K, as out[block][32 rows][32] BF16 ----------
-// A row's blocks are read together, so that a cache line is touched once however far the rows lie apart.
+// ---- Decoding: rows [begin, end) of panel `first`, blocks [block, block + count) of K, as out[block][32 rows][32]
+// Callers take kPart rows and at most kUnit blocks: what a cache line of each format holds, of few enough rows that
+// lines stay in the first cache however far the rows lie apart.
 
-inline void prefetch(const std::byte* at, int64_t size) {
-  for (int64_t line = 0; line < size; line += 64) _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
-}
+constexpr int64_t kUnit = 4;
+constexpr int64_t kPart = kPanel / kUnit;
+
+inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
 // Two rows at a time. High and low bytes of all 64 values are looked up, then interleaved.
 inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
@@ -132,25 +137,32 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
   // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
   const __m512i spread = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i sign_bit = _mm512_set1_epi8(INT8_MIN);
-  for (int64_t r = begin; r < end; r += 2) {
-    const std::byte* next = at + w.columns;
-#pragma GCC unroll 2
-    for (int64_t b = 0; b < count; ++b) {
-      const auto& bytes = tables.fp8_bytes[scale[b]];
-      const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + b * kBlock)));
-      const __m512i row1 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(next + b * kBlock)));
+  for (int64_t b = 0; b < count; ++b) {
+    const auto& bytes = tables.fp8_bytes[scale[b]];
+    const __m512i high0 = _mm512_load_si512(bytes[0]);
+    const __m512i high1 = _mm512_load_si512(bytes[0] + 64);
+    const __m512i low0 = _mm512_load_si512(bytes[1]);
+    const __m512i low1 = _mm512_load_si512(bytes[1] + 64);
+    const std::byte* row = at + b * kBlock;
+    uint16_t* to = out + (b * kPanel + begin) * kBlock;
+#pragma GCC unroll 4
+    for (int64_t r = begin; r < end; r += 2) {
+      const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row)));
+      const __m512i row1 =
+          _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + w.columns)));
       const __m512i codes = _mm512_permutex2var_epi64(row0, spread, row1);
-      const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(bytes[1]), codes, _mm512_load_si512(bytes[1] + 64));
-      const __m512i magnitude =
-          _mm512_permutex2var_epi8(_mm512_load_si512(bytes[0]), codes, _mm512_load_si512(bytes[0] + 64));
+      const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
+      const __m512i magnitude = _mm512_permutex2var_epi8(high0, codes, high1);
       const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, sign_bit, 0xF8);  // magnitude | (codes & sign)
-      uint16_t* to = out + (b * kPanel + r) * kBlock;
       _mm512_store_si512(to, _mm512_unpacklo_epi8(low, high));
       _mm512_store_si512(to + kBlock, _mm512_unpackhi_epi8(low, high));
+      if (b % 2 == 0) {
+        prefetch(row + kPrefetchRows * w.columns);
+        prefetch(row + (kPrefetchRows + 1) * w.columns);
+      }
+      row += 2 * w.columns;
+      to += 2 * kBlock;
     }
-    prefetch(at + kPrefetchRows * w.columns, count * kBlock);
-    prefetch(next + kPrefetchRows * w.columns, count * kBlock);
-    at = next + w.columns;
   }
 }
 
@@ -163,14 +175,15 @@ inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64
   for (int64_t r = begin; r < end; ++r) {
 #pragma GCC unroll 4
     for (int64_t b = 0; b < count; ++b) {
-      const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + b * kBlock / 2)));
+      const __m512i bytes =
+          _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + b * kBlock / 2)));
       // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
       const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
       const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(tables.fp4[scale[b]]));
       _mm512_store_si512(out + (b * kPanel + r) * kBlock,
                          _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4(table)));
     }
-    prefetch(at + kPrefetchRows * w.columns / 2, count * kBlock / 2);
+    prefetch(at + kPrefetchRows * w.columns / 2);
     at += w.columns / 2;
     scale += blocks;
   }
@@ -184,8 +197,8 @@ inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t begin, int6
       const int64_t left = w.columns - (block + b) * kBlock;
       const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
       _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
+      prefetch(at + b * kBlock * 2 + kPrefetchRows * w.columns * 2);
     }
-    prefetch(at + kPrefetchRows * w.columns * 2, count * kBlock * 2);
     at += w.columns * 2;
   }
 }
@@ -206,7 +219,7 @@ inline void decode(const ops::Weight& w, int64_t first, int64_t begin, int64_t e
   }
 }
 
-// ---- Products -------------------------------------------------------------------------------------------------------------------
+// ---- Products -------------------------------------------------------------------------------------------------------
 
 // Sums of one group as the tiles leave them, [32 rows of W][size], turned into tile rows [size][32 rows of W].
 inline void turn_sums(float* sums, int64_t size) {
@@ -228,11 +241,9 @@ inline void turn_sums(float* sums, int64_t size) {
   for (int64_t i = 0; i < size * kPanel; i += kLanes) store(sums + i, load(turned + i));
 }
 
-// At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one is decoded, a quarter of
-// its rows between two products, so that both go on at once.
+// At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one is decoded, a
+// quarter of its rows between two products, so that both go on at once.
 void multiply_few(const MultiplyArgs& args) {
-  constexpr int64_t kUnit = 4;
-  constexpr int64_t kPart = kPanel / kUnit;
   alignas(64) uint16_t decoded[2][kUnit * kPanel * kBlock];
   const int64_t size = args.count;
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
@@ -242,7 +253,7 @@ void multiply_few(const MultiplyArgs& args) {
   configure(size, size);
   zero_tile<0>();
   zero_tile<2>();
-  decode(args.w, args.first, 0, kPanel, 0, length(0), decoded[0]);
+  for (int64_t i = 0; i < kUnit; ++i) decode(args.w, args.first, i * kPart, (i + 1) * kPart, 0, length(0), decoded[0]);
   for (int64_t block = 0, turn = 0; block < blocks; block += kUnit, turn ^= 1) {
     const uint16_t* w = decoded[turn];
     const int64_t next = block + kUnit;
@@ -266,8 +277,8 @@ void multiply_few(const MultiplyArgs& args) {
 }
 
 // Two groups of rows of x times `count` decoded blocks of K, added to the sums in args.tile.
-inline void multiply_pair(const uint16_t* w, int64_t count, const uint32_t* x0, int64_t size0, const uint32_t* x1, int64_t size1,
-                          float* sums0, float* sums1, bool is_first) {
+inline void multiply_pair(const uint16_t* w, int64_t count, const uint32_t* x0, int64_t size0, const uint32_t* x1,
+                          int64_t size1, float* sums0, float* sums1, bool is_first) {
   const int64_t bytes0 = size0 * 4;
   const int64_t bytes1 = size1 * 4;
   if (is_first) {
@@ -297,7 +308,8 @@ inline void multiply_pair(const uint16_t* w, int64_t count, const uint32_t* x0, 
   store_tile<3>(sums1 + 16 * size1, bytes1);
 }
 
-inline void multiply_single(const uint16_t* w, int64_t count, const uint32_t* x, int64_t size, float* sums, bool is_first) {
+inline void multiply_single(const uint16_t* w, int64_t count, const uint32_t* x, int64_t size, float* sums,
+                            bool is_first) {
   const int64_t bytes = size * 4;
   if (is_first) {
     zero_tile<0>();
@@ -329,7 +341,12 @@ void multiply_many(const MultiplyArgs& args) {
   const auto size_of = [&](int64_t group) { return group == groups - 1 ? last_size : kGroup; };
   for (int64_t first = 0; first < blocks; first += kChunk) {
     const int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
-    decode(args.w, args.first, 0, kPanel, first, count, decoded);
+    for (int64_t block = 0; block < count; block += kUnit) {
+      const int64_t unit = count - block < kUnit ? count - block : kUnit;
+      for (int64_t part = 0; part < kPanel; part += kPart) {
+        decode(args.w, args.first, part, part + kPart, first + block, unit, decoded + block * kPanel * kBlock);
+      }
+    }
     configure(kGroup, kGroup);
     for (int64_t pair = 0; pair < pairs; ++pair) {
       const int64_t group = 2 * pair;
@@ -337,7 +354,8 @@ void multiply_many(const MultiplyArgs& args) {
       if (size1 != kGroup) configure(kGroup, size1);
       float* sums = args.tile + group * kGroup * kPanel;
       multiply_pair(decoded, count, group_block(packed, columns, group, kGroup, first), kGroup,
-                    group_block(packed, columns, group + 1, size1, first), size1, sums, sums + kGroup * kPanel, first == 0);
+                    group_block(packed, columns, group + 1, size1, first), size1, sums, sums + kGroup * kPanel,
+                    first == 0);
     }
     if (groups % 2 != 0) {
       if (last_size != kGroup) configure(last_size, last_size);

@@ -41,18 +41,26 @@ inline uint32_t reduce_max(IntVec a) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
 }
 template <int kBits>
-inline IntVec shift_left(IntVec a) { return _mm256_slli_epi32(a, kBits); }
+inline IntVec shift_left(IntVec a) {
+  return _mm256_slli_epi32(a, kBits);
+}
 template <int kBits>
-inline IntVec shift_right(IntVec a) { return _mm256_srli_epi32(a, kBits); }
+inline IntVec shift_right(IntVec a) {
+  return _mm256_srli_epi32(a, kBits);
+}
 template <int kBits>
-inline IntVec shift_right_signed(IntVec a) { return _mm256_srai_epi32(a, kBits); }
+inline IntVec shift_right_signed(IntVec a) {
+  return _mm256_srai_epi32(a, kBits);
+}
 inline IntVec to_int(Vec a) { return _mm256_cvtps_epi32(a); }
 inline Vec absolute(Vec a) { return as_float(and_int(as_int(a), broadcast_int(0x7FFFFFFF))); }
 inline Vec negate(Vec a) { return as_float(_mm256_xor_si256(as_int(a), broadcast_int(INT32_MIN))); }
 inline Vec copy_sign(Vec magnitude, Vec sign) {
   return as_float(_mm256_or_si256(as_int(magnitude), and_int(as_int(sign), broadcast_int(INT32_MIN))));
 }
-inline Vec power_of_two(IntVec exponent) { return as_float(_mm256_slli_epi32(add_int(exponent, broadcast_int(127)), 23)); }
+inline Vec power_of_two(IntVec exponent) {
+  return as_float(_mm256_slli_epi32(add_int(exponent, broadcast_int(127)), 23));
+}
 inline Mask less(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 inline Mask is_nan(Vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
 inline Vec select(Mask where, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, where); }
@@ -97,7 +105,8 @@ inline Vec biased_power(uint32_t biased) { return as_float(broadcast_int(static_
 // One row's block as floats. Scales for which the factor is no normal float, and NaN codes, take the table.
 inline void fp8_row(const std::byte* codes, uint8_t scale, float* out) {
   const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-  const __m256i is_nan_code = _mm256_cmpeq_epi8(_mm256_or_si256(bytes, _mm256_set1_epi8(INT8_MIN)), _mm256_set1_epi8(-1));
+  const __m256i is_nan_code =
+      _mm256_cmpeq_epi8(_mm256_or_si256(bytes, _mm256_set1_epi8(INT8_MIN)), _mm256_set1_epi8(-1));
   if (scale > 246 || _mm256_testz_si256(is_nan_code, is_nan_code) == 0) {
     const uint16_t* table = decode_tables().fp8[scale];
     for (int i = 0; i < kBlock; ++i) {

@@ -23,8 +23,8 @@ inline __m512i fp4_words(const std::byte* codes, const uint16_t* table) {
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
   // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
   const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
-  return _mm512_permutexvar_epi16(
-      index, _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(table))));
+  return _mm512_permutexvar_epi16(index,
+                                  _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(table))));
 }
 
 // 16 rows of 32 words: out[k][row] as floats.

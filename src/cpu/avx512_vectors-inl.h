@@ -1,5 +1,5 @@
-// The AVX-512 vector type of vector_kernels-inl.h, and the transposition that both AVX-512 and AMX code need. Included inside
-// the anonymous namespace of an instruction-set file.
+// The AVX-512 vector type of vector_kernels-inl.h, and the transposition that both AVX-512 and AMX code need. Included
+// inside the anonymous namespace of an instruction-set file.
 
 using Vec = __m512;
 using IntVec = __m512i;
@@ -30,18 +30,26 @@ inline IntVec subtract_int(IntVec a, IntVec b) { return _mm512_sub_epi32(a, b); 
 inline IntVec max_int(IntVec a, IntVec b) { return _mm512_max_epu32(a, b); }
 inline uint32_t reduce_max(IntVec a) { return _mm512_reduce_max_epu32(a); }
 template <int kBits>
-inline IntVec shift_left(IntVec a) { return _mm512_slli_epi32(a, kBits); }
+inline IntVec shift_left(IntVec a) {
+  return _mm512_slli_epi32(a, kBits);
+}
 template <int kBits>
-inline IntVec shift_right(IntVec a) { return _mm512_srli_epi32(a, kBits); }
+inline IntVec shift_right(IntVec a) {
+  return _mm512_srli_epi32(a, kBits);
+}
 template <int kBits>
-inline IntVec shift_right_signed(IntVec a) { return _mm512_srai_epi32(a, kBits); }
+inline IntVec shift_right_signed(IntVec a) {
+  return _mm512_srai_epi32(a, kBits);
+}
 inline IntVec to_int(Vec a) { return _mm512_cvtps_epi32(a); }
 inline Vec absolute(Vec a) { return as_float(and_int(as_int(a), broadcast_int(0x7FFFFFFF))); }
 inline Vec negate(Vec a) { return as_float(_mm512_xor_si512(as_int(a), broadcast_int(INT32_MIN))); }
 inline Vec copy_sign(Vec magnitude, Vec sign) {
   return as_float(_mm512_or_si512(as_int(magnitude), and_int(as_int(sign), broadcast_int(INT32_MIN))));
 }
-inline Vec power_of_two(IntVec exponent) { return as_float(_mm512_slli_epi32(add_int(exponent, broadcast_int(127)), 23)); }
+inline Vec power_of_two(IntVec exponent) {
+  return as_float(_mm512_slli_epi32(add_int(exponent, broadcast_int(127)), 23));
+}
 inline Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 inline Mask is_nan(Vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 inline Vec select(Mask where, Vec yes, Vec no) { return _mm512_mask_blend_ps(where, no, yes); }

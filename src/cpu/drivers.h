@@ -1,5 +1,6 @@
-// The ops of the CPU backend, over one instruction set's kernels: how rows, panels and experts are cut over threads, and what
-// scratch they take. Contracts are those of ops/; results are the reference's, bit for bit. Internal to the backend.
+// The ops of the CPU backend, over one instruction set's kernels: how rows, panels and experts are cut over threads,
+// and what scratch they take. Contracts are those of ops/; results are the reference's, bit for bit. Internal to the
+// backend.
 #pragma once
 
 #include <cstdint>

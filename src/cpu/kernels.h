@@ -1,10 +1,11 @@
-// The contract between the drivers of the CPU backend (baseline code) and its instruction-set files: plain structs and function
-// pointers. An instruction-set file is compiled with wider flags than the rest, so it calls no inline function of a shared
-// header; from ops/ it uses the POD types only.
+// The contract between the drivers of the CPU backend (baseline code) and its instruction-set files: plain structs and
+// function pointers. An instruction-set file is compiled with wider flags than the rest, so it calls no inline function
+// of a shared header; from ops/ it uses the POD types only.
 //
-// Everything is cut into panels of 32 rows of W and blocks of 32 of K. A panel is decoded block by block into memory of the
-// thread (never a second copy of the model) and multiplied with packed rows of x, in the canonical order of linear.h, so all
-// kernels give the bits of the reference for any number of rows. REQUIRES: called inside ThreadPool::parallel_for.
+// Everything is cut into panels of 32 rows of W and blocks of 32 of K. A panel is decoded block by block into memory of
+// the thread (never a second copy of the model) and multiplied with packed rows of x, in the canonical order of
+// linear.h, so all kernels give the bits of the reference for any number of rows. REQUIRES: called inside
+// ThreadPool::parallel_for.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@
 
 namespace ps::cpu {
 
-inline constexpr int64_t kPanel = 32;       // rows of W that are multiplied together
-inline constexpr int64_t kBlock = 32;       // of K; the canonical order's block
-inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
+inline constexpr int64_t kPanel = 32;     // rows of W that are multiplied together
+inline constexpr int64_t kBlock = 32;     // of K; the canonical order's block
+inline constexpr int64_t kPackUnit = 16;  // threads pack whole units of rows
 inline constexpr int64_t kPrefetchRows = 32;
 
 // Rows of x into a kernel's own layout, zeros up to a multiple of kBlock columns.
@@ -25,8 +26,8 @@ struct PackArgs {
   int64_t stride = 0;       // elements
   int64_t columns = 0;
   const int32_t* rows = nullptr;  // packed row i is row rows[i] of x, or row i
-  int64_t count = 0;        // packed rows
-  int64_t begin = 0;        // which of them to pack: [begin, end); begin is a multiple of kPackUnit
+  int64_t count = 0;              // packed rows
+  int64_t begin = 0;              // which of them to pack: [begin, end); begin is a multiple of kPackUnit
   int64_t end = 0;
   void* packed = nullptr;
 };
@@ -34,21 +35,22 @@ struct PackArgs {
 // tile[i][n] = dot(packed row i, row `first` + n of W); rows past the end of W give zeros.
 struct MultiplyArgs {
   ops::Weight w;
-  int64_t first = 0;     // multiple of kPanel
+  int64_t first = 0;  // multiple of kPanel
   const void* packed = nullptr;
-  int64_t count = 0;     // packed rows, at least 1
+  int64_t count = 0;      // packed rows, at least 1
   float* tile = nullptr;  // [count][kPanel], 64-byte aligned
 };
 
-// t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if `quantize`.
+// t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if
+// `quantize`.
 struct ActivateArgs {
-  float* gate = nullptr;        // [count][kPanel]
-  const float* up = nullptr;    // [count][kPanel]
+  float* gate = nullptr;          // [count][kPanel]
+  const float* up = nullptr;      // [count][kPanel]
   const float* weight = nullptr;  // [count] g, or nullptr for 1
   int64_t count = 0;
-  int64_t outputs = 0;          // columns that exist; the others become zero
+  int64_t outputs = 0;  // columns that exist; the others become zero
   float limit = 0;
-  bool round = false;           // rd() rounds to BF16
+  bool round = false;  // rd() rounds to BF16
   bool quantize = false;
 };
 

@@ -32,21 +32,22 @@ void multiply_into(const Kernels& kernels, const ops::ConstActivations& x, int64
       part.end = std::min(end * kPackUnit, count);
       multiplier.pack(part);
     });
-    exec.pool.parallel_for(panels, panel_grain(panels, exec.pool.threads()), [&](int64_t begin, int64_t end, int worker) {
-      float* tile = tiles + worker * chunk * kPanel;
-      for (int64_t panel = begin; panel < end; ++panel) {
-        const int64_t n = panel * kPanel;
-        multiplier.multiply({w, n, packed, count, tile});
-        StoreArgs store;
-        store.tile = tile;
-        store.count = count;
-        store.outputs = std::min(kPanel, w.rows - n);
-        store.y = static_cast<std::byte*>(y.data) + (first * y.stride + first_output + n) * dtype_bytes(y.dtype);
-        store.is_f32 = y.dtype == DType::kF32;
-        store.stride = y.stride;
-        kernels.store(store);
-      }
-    });
+    exec.pool.parallel_for(
+        panels, panel_grain(panels, exec.pool.threads()), [&](int64_t begin, int64_t end, int worker) {
+          float* tile = tiles + worker * chunk * kPanel;
+          for (int64_t panel = begin; panel < end; ++panel) {
+            const int64_t n = panel * kPanel;
+            multiplier.multiply({w, n, packed, count, tile});
+            StoreArgs store;
+            store.tile = tile;
+            store.count = count;
+            store.outputs = std::min(kPanel, w.rows - n);
+            store.y = static_cast<std::byte*>(y.data) + (first * y.stride + first_output + n) * dtype_bytes(y.dtype);
+            store.is_f32 = y.dtype == DType::kF32;
+            store.stride = y.stride;
+            kernels.store(store);
+          }
+        });
   }
 }
 

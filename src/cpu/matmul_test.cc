@@ -1,5 +1,6 @@
-// The suites of linear.h and moe.h on every table, and every table against the reference, bit for bit, over shapes that meet every
-// edge of the kernels: rows of x around the tile and group sizes, panels and blocks that are cut short, all formats, extreme values.
+// The suites of linear.h and moe.h on every table, and every table against the reference, bit for bit, over shapes that
+// meet every edge of the kernels: rows of x around the tile and group sizes, panels and blocks that are cut short, all
+// formats, extreme values.
 #include "cpu/table.h"
 #include "ops/testing/linear_suite.h"
 #include "ops/testing/moe_suite.h"
@@ -9,7 +10,7 @@ namespace ps::ops::test {
 namespace {
 
 template <typename Args>
-void run_on(const OpTable& table, Op<Args> OpTable::*op, const Args& args, ScratchBounds bounds, int threads) {
+void run_on(const OpTable& table, Op<Args> OpTable::* op, const Args& args, ScratchBounds bounds, int threads) {
   bounds.threads = threads;
   ThreadPool pool(threads);
   Arena arena(HostBuffer::allocate(table.scratch_bytes(bounds)).value());
@@ -115,7 +116,7 @@ TEST_P(CpuEquality, MoeOfManyRowsAndExperts) {
   const MoeCase cases[] = {
       {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 1, 160, 96, 12, 6},
       {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 5, 160, 96, 384, 6},
-      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 200, 96, 64, 9, 6},   // several groups of pairs
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 200, 96, 64, 9, 6},  // several groups of pairs
       {kFp8Block32, kBF16, kF32, kFp4Block32, 70, 64, 64, 3, 2},
       {kBF16, kBF16, kBF16, kBF16, 33, 72, 40, 4, 2},
       {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 33, 96, 64, 4, 3, DType::kF32},
@@ -126,7 +127,10 @@ TEST_P(CpuEquality, MoeOfManyRowsAndExperts) {
     const MoeData data = moe_data(c, ++seed);
     std::vector<Expert> experts;
     for (const ExpertData& expert : data.experts) experts.push_back(expert.view());
-    ScratchBounds bounds{.tokens = c.tokens, .columns = c.dim, .intermediate = c.inner, .experts = c.experts,
+    ScratchBounds bounds{.tokens = c.tokens,
+                         .columns = c.dim,
+                         .intermediate = c.inner,
+                         .experts = c.experts,
                          .experts_per_token = c.top_k};
     const auto moe = [&](const OpTable& on, int threads) {
       Rows y(c.tokens, c.dim, c.dtype);

@@ -1,6 +1,7 @@
-// The experts: the (row, expert) pairs are sorted by expert and taken in segments, several experts together, so that a step
-// costs two fork/joins for each kGroupRows pairs whatever the number of experts. The first one cuts experts x panels of W1 and
-// W3 and leaves t packed for W2; the second one cuts panels of W2, and a thread adds a panel's experts in ascending order.
+// The experts: the (row, expert) pairs are sorted by expert and taken in segments, several experts together, so that a
+// step costs two fork/joins for each kGroupRows pairs whatever the number of experts. The first one cuts experts x
+// panels of W1 and W3 and leaves t packed for W2; the second one cuts panels of W2, and a thread adds a panel's experts
+// in ascending order.
 #include <algorithm>
 
 #include "base/macros.h"
@@ -20,16 +21,16 @@ struct Segment {
   const Multiplier* up = nullptr;    // of W1 and W3
   const Multiplier* down = nullptr;  // of W2
   const ops::ConstActivations* x = nullptr;
-  const int32_t* rows = nullptr;     // of x and of y
-  const float* weights = nullptr;    // nullptr: 1
+  const int32_t* rows = nullptr;   // of x and of y
+  const float* weights = nullptr;  // nullptr: 1
   int64_t count = 0;
   std::byte* packed_x = nullptr;
   std::byte* packed_t = nullptr;
   int64_t first_panel = 0;  // of W1, counted over the group
 };
 
-// The rows of each expert, ascending: those of expert e are [start[e], start[e + 1]) of row and weight; then every row once
-// more, for the shared expert.
+// The rows of each expert, ascending: those of expert e are [start[e], start[e + 1]) of row and weight; then every row
+// once more, for the shared expert.
 struct Assignment {
   int64_t* start;  // [E + 2]
   int32_t* row;    // [T * (top_k + 1)]

@@ -21,7 +21,8 @@ void driven(const Args& args, ops::Exec& exec) {
 }
 
 int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
-  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds), moe_scratch_bytes(bounds)});
+  return std::max(
+      {ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds), moe_scratch_bytes(bounds)});
 }
 
 template <KernelsOf kKernels>

@@ -1,5 +1,5 @@
-// The op tables of the CPU backend, one per instruction set. Every table gives the bits of reference_table(): the canonical
-// orders hold on all of them. An op without an implementation of its own is the reference's.
+// The op tables of the CPU backend, one per instruction set. Every table gives the bits of reference_table(): the
+// canonical orders hold on all of them. An op without an implementation of its own is the reference's.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
-// The kernels that every instruction set shares, written once over its vector type. Included inside the anonymous namespace of
-// an instruction-set file, which defines before it:
+// The kernels that every instruction set shares, written once over its vector type. Included inside the anonymous
+// namespace of an instruction-set file, which defines before it:
 //   Vec, Mask, kLanes, kTileTokens and the primitives of Vec used below;
 //   decode_block(w, first, block, out): block `block` of K of panel `first` as floats out[32 k][32 rows].
 // No include guard and no includes: each file gets its own copy under its own flags.
 
-// ---- The canonical product ---------------------------------------------------------------------------------------------------
+// ---- The canonical product ------------------------------------------------------------------------------------------
 
 // acc[i][n] += (e + o) of one block, for kTokens rows of x and 2 vectors of n.
 template <int kTokens>
@@ -101,7 +101,7 @@ void exact_multiply(const MultiplyArgs& args) {
   }
 }
 
-// ---- Rounding and functions, bit for bit those of number_formats.h, quantize.h and numerics.h ----------------------------------
+// ---- Rounding and functions, bit for bit those of number_formats.h, quantize.h and numerics.h -----------------------
 
 // round_bf16
 inline Vec round_bf16(Vec v) { return as_float(shift_left<16>(bf16_bits(v))); }
@@ -213,7 +213,7 @@ void activate(const ActivateArgs& args) {
   }
 }
 
-// ---- Tiles into rows -----------------------------------------------------------------------------------------------------------
+// ---- Tiles into rows ------------------------------------------------------------------------------------------------
 
 void store_tile(const StoreArgs& args) {
   alignas(64) uint16_t narrow[kPanel];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/pcg64.h"
+#include "cpu/table.h"
 #include "engine/engine.h"
 #include "engine/transcript.h"
 #include "tests/model/golden_data.h"
@@ -23,7 +24,7 @@ inline const Golden& small_model() {
 
 inline std::unique_ptr<engine::Engine> make_engine(const engine::EngineOptions& options) {
   const Golden& golden = small_model();
-  auto made = engine::Engine::create(golden.checkpoint(), golden.token_classes(), {}, ops::reference_table(), options);
+  auto made = engine::Engine::create(golden.checkpoint(), golden.token_classes(), {}, cpu::table(), options);
   EXPECT_TRUE(made.ok()) << made.status().to_string();
   return made.ok() ? std::move(made).value() : nullptr;
 }

@@ -23,7 +23,7 @@ class Bench : public model::LogitSink {
       : geometry_(
             cache::CacheGeometry::create(text(), small_model().checkpoint().topology(), {format, kPage, 0}).value()),
         pool_(cache::CachePool::allocate(geometry_, kMaxTokens / kPage, 1).value()),
-        model_(small_model().checkpoint(), ops::reference_table(), {}),
+        model_(small_model().checkpoint(), cpu::table(), {}),
         scratch_(HostBuffer::allocate(model::forward_scratch_bytes(model_.dims(), model_.table(), DType::kBF16,
                                                                    kMaxTokens, kMaxTokens, 1))
                      .value()),
