@@ -17,7 +17,7 @@ check() {
 format() { find src apps tests bench -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' | sort |
              xargs clang-format-19 --dry-run -Werror; }
 shell() { local status=0; for file in tools/*.sh .ci/run; do bash -n "$file" || status=1; done; return $status; }
-tidy() { run-clang-tidy-19 -quiet -j "$(nproc)" -p "$build" '/(src|apps)/(?!.*_test\.cc).*\.cc$' \
+tidy() { run-clang-tidy-19 -quiet -j "$(nproc)" -p "$build" '/src/(base|checkpoint)/(?!.*_test\.cc).*\.cc$' \
            > "$build/clang-tidy.log" 2>&1 || { grep -E 'warning:|error:' "$build/clang-tidy.log" | sort -u; return 1; }; }
 
 check layering python3 tools/layering.py

@@ -32,7 +32,7 @@ def main() -> int:
             for number, line in enumerate(lines, 1):
                 if path.suffix in CXX and len(line) > COLUMNS:
                     problems.append(f"{name}:{number}: {len(line)} columns, at most {COLUMNS}")
-    for problem in problems:
+    for problem in problems[:100]:
         print(problem)
     print(f"sizes: {count} files, {len(problems)} problems")
     return 1 if problems or count == 0 else 0

@@ -404,8 +404,11 @@ class Model:
         """Every layer that reads a selection votes for what its source should have scored high. Queries count by the weight of
         what they predict: most tokens of a long text need nothing from afar, and would drown the few that do."""
         total = torch.zeros((), device=self.device)
+        candidate = self.text["candidate_source_layer_id"]
         for source, (score, allowed) in shared.scores.items():
             masses = shared.mass[source]
+            if source == candidate:  # later groups choose among its candidates only: it must score high what they look for
+                masses = masses + [m for s, later in shared.mass.items() if s > candidate for m in later]
             mass = sum(m.float() for m in masses) / len(masses)
             total = total + self.f["index_loss"](score, allowed, mass.to(L.BF16), weight)
         return total / weight.sum().clamp(min=1)

@@ -111,7 +111,7 @@ def tiny_config(vocab: int, classes: int, image_token: int, noise_token: int) ->
         **_FIXED, **_LAYERS, "vocab_size": vocab, "hidden_size": 256, "moe_intermediate_size": 96, "num_attention_heads": 4,
         "head_dim": 128, "qk_rope_head_dim": 32, "q_lora_rank": 128, "o_lora_rank": 64, "o_groups": 4,
         "max_position_embeddings": 65536, "n_routed_experts": 16, "num_experts_per_tok": 2, "sliding_window": 128,
-        "index_n_heads": 4, "index_head_dim": 64, "index_topk": 64, "candidate_topk_blocks": 32,
+        "index_n_heads": 4, "index_head_dim": 64, "index_topk": 128, "candidate_topk_blocks": 128,
         "engram_vocab_size": 3000, "engram_n_heads": 2, "engram_head_dim": 32, "dspark_noise_token_id": noise_token,
         "dspark_markov_rank": 32, "dspark_n_routed_experts": 8, "dspark_num_experts_per_tok": 2,
     }, classes, image_token)

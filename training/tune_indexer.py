@@ -102,6 +102,22 @@ def caught(score: Tensor, allowed: Tensor, mass: Tensor, k: int) -> Tensor:
     return torch.gather(mass, -1, picked).sum(dim=-1) / mass.sum(dim=-1).clamp(min=1e-6)
 
 
+def goal_mass(model: Model, kept: dict[str, Any], layer: int) -> Tensor:
+    """[n, J] what `layer` should score high: where its own group looked; for the candidate source also where every later group
+    looked, since those may only choose among its candidates."""
+    own = kept["sources"][layer]["mass"].float()
+    if layer != model.text["candidate_source_layer_id"]:
+        return own
+    later = [s["mass"].float() for k, s in kept["sources"].items() if k > layer]
+    return (own + sum(later)) / (1 + len(later))
+
+
+def caught_by_blocks(model: Model, score: Tensor, allowed: Tensor, mass: Tensor, keep: int) -> Tensor:
+    """[n] share of the mass inside the best `keep` candidate blocks."""
+    kept = L.candidate_mask(score[None], allowed[None], model.text["candidate_block_size"], keep)[0]
+    return (mass * kept).sum(dim=-1) / mass.sum(dim=-1).clamp(min=1e-6)
+
+
 def tune(args: argparse.Namespace) -> None:
     model = evaluate.load_folder(args.model)
     files = sorted(os.listdir(args.features))
@@ -111,7 +127,8 @@ def tune(args: argparse.Namespace) -> None:
     names = [n for n in model.weights.specs if ".indexer." in n]
     groups = {id(model.weights.index[n][0]): model.weights.index[n][0] for n in names}.values()
     moments = [(torch.zeros_like(g.master), torch.zeros_like(g.master)) for g in groups]
-    sources = model.text["index_source_layer_ids"]
+    candidate = model.text["candidate_source_layer_id"]
+    sources = [s for s in model.text["index_source_layer_ids"] if s >= (candidate if args.decoder_only else 0)]
 
     def judge(step: int) -> None:
         with torch.no_grad():
@@ -120,6 +137,9 @@ def tune(args: argparse.Namespace) -> None:
                 parts = [(caught(*scores(model, h, layer), k), h["answer"], h["sources"][layer]["mass"].float().sum(dim=-1)) for h in held]
                 share, answer, mass = (torch.cat(x) for x in zip(*parts))
                 far = mass > 0.3
+                if layer > candidate:
+                    blocks = torch.cat([caught_by_blocks(model, *scores(model, h, candidate)[:2], h["sources"][layer]["mass"].float(), 32) for h in held])
+                    print(f"  {layer}: in 32 blocks {blocks[answer & far].mean():.3f}, {(blocks[answer & far] > 0.9).float().mean():.3f}")
                 table[layer] = f"{share[answer & far].mean():.3f}/{(share[answer & far] > 0.9).float().mean():.3f}/{share[~answer & far].mean():.3f}"
         print(f"step {step}: caught at answers / answers above 0.9 / at others {table}", flush=True)
 
@@ -131,7 +151,8 @@ def tune(args: argparse.Namespace) -> None:
         h = rng.choice(train)
         total = torch.zeros(())
         for layer in sources:
-            score, allowed, mass = scores(model, h, layer)
+            score, allowed, _ = scores(model, h, layer)
+            mass = goal_mass(model, h, layer)
             amount = mass.sum(dim=-1, keepdim=True)
             goal = mass / amount.clamp(min=1e-6)
             weight = amount[:, 0].clamp(max=1) * torch.where(h["answer"], 5.0, 1.0)
@@ -148,8 +169,8 @@ def tune(args: argparse.Namespace) -> None:
                 scale = rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.95**step)).sqrt() + 1e-10)
                 g.master.sub_(scale)
                 g.refresh()
-        if step % 100 == 0:
-            print(f"step {step}: loss {float(total):.3f}, {time.time() - begin:.0f} s", flush=True)
+        if step % args.report == 0:
+            print(f"step {step}: loss {total.item():.3f}, {time.time() - begin:.0f} s", flush=True)
             judge(step)
     export.export(model.config, model.weights.state(), os.path.join(args.model, "tokenizer.json"), args.out)
     print("saved", args.out)
@@ -166,6 +187,8 @@ def main() -> None:
     p.add_argument("--length", type=int, default=1024)
     p.add_argument("--steps", type=int, default=600)
     p.add_argument("--rate", type=float, default=1e-3)
+    p.add_argument("--report", type=int, default=100, help="steps between reports")
+    p.add_argument("--decoder-only", action="store_true", help="only the candidate source and the layers that use it")
     p.add_argument("--sharpness", type=float, default=1.0, help="of the index scores before the softmax")
     args = p.parse_args()
     torch.set_num_threads(1)

@@ -8,6 +8,8 @@
 
 #include "tests/engine/engine_fixture.h"
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(PAGESTATE_DCHECKS)
+#define PAGESTATE_COUNTS_ALLOCATIONS 1
 namespace {
 // Counts every allocation while armed.
 std::atomic<bool> g_armed{false};
@@ -17,8 +19,6 @@ void count_allocation() {
 }
 }  // namespace
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(PAGESTATE_DCHECKS)
-#define PAGESTATE_COUNTS_ALLOCATIONS 1
 // Interposes malloc itself, which operator new calls too.
 extern "C" void* __libc_malloc(size_t size);
 extern "C" void* __libc_calloc(size_t count, size_t size);
