@@ -260,10 +260,14 @@ std::string_view JsonValue::kind_name() const noexcept {
   return "?";
 }
 
-void append_json_string(std::string& out, std::string_view text) {
+void append_json_escaped(std::string& out, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
+  size_t run = 0;  // begin of the bytes that are copied as they are
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\') continue;
+    out.append(text, run, at - run);
+    run = at + 1;
     switch (c) {
       case '"': out += "\\\""; break;
       case '\\': out += "\\\\"; break;
@@ -273,16 +277,64 @@ void append_json_string(std::string& out, std::string_view text) {
       case '\b': out += "\\b"; break;
       case '\f': out += "\\f"; break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[static_cast<unsigned char>(c) >> 4];
-          out += kHex[static_cast<unsigned char>(c) & 15];
-        } else {
-          out += c;
-        }
+        out += "\\u00";
+        out += kHex[static_cast<unsigned char>(c) >> 4];
+        out += kHex[static_cast<unsigned char>(c) & 15];
     }
   }
+  out.append(text, run);
+}
+
+void append_json_string(std::string& out, std::string_view text) {
   out += '"';
+  append_json_escaped(out, text);
+  out += '"';
+}
+
+namespace {
+
+using MembersByName = std::unordered_map<std::string_view, const JsonValue*>;
+
+MembersByName last_members(const JsonValue& object) {
+  MembersByName members;
+  for (const auto& [name, member] : object.members()) members[name] = &member;
+  return members;
+}
+
+bool is_same_number(const JsonValue& a, const JsonValue& b) {
+  if (a.text() == b.text()) return true;
+  if (is_integer_spelling(a.text()) && is_integer_spelling(b.text())) return false;
+  return nearest_double(a.text()) == nearest_double(b.text());
+}
+
+bool is_same_object(const JsonValue& a, const JsonValue& b) {
+  const MembersByName left = last_members(a);
+  const MembersByName right = last_members(b);
+  if (left.size() != right.size()) return false;
+  for (const auto& [name, member] : left) {
+    const auto other = right.find(name);
+    if (other == right.end() || !is_same_json(*member, *other->second)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_same_json(const JsonValue& a, const JsonValue& b) {
+  if (a.kind() != b.kind()) return false;
+  switch (a.kind()) {
+    case JsonValue::Kind::kNumber: return is_same_number(a, b);
+    case JsonValue::Kind::kString: return a.text() == b.text();
+    case JsonValue::Kind::kArray: {
+      if (a.items().size() != b.items().size()) return false;
+      for (size_t i = 0; i < a.items().size(); ++i) {
+        if (!is_same_json(a.items()[i], b.items()[i])) return false;
+      }
+      return true;
+    }
+    case JsonValue::Kind::kObject: return is_same_object(a, b);
+    default: return true;
+  }
 }
 
 void JsonWriter::separate() {
@@ -346,8 +398,7 @@ JsonWriter& JsonWriter::value(const JsonValue& value) {
       for (const JsonValue& item : value.items()) this->value(item);
       return end_array();
     case JsonValue::Kind::kObject: {
-      std::unordered_map<std::string_view, const JsonValue*> last;
-      for (const auto& [name, member] : value.members()) last[name] = &member;
+      MembersByName last = last_members(value);
       begin_object();
       for (const auto& [name, member] : value.members()) {
         const auto found = last.find(name);

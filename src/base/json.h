@@ -104,5 +104,11 @@ class JsonWriter {
 
 // `text` between quotes with JSON escapes: \" \\ \n \r \t \b \f and \u00xx for the other control characters.
 void append_json_string(std::string& out, std::string_view text);
+// The same without the quotes, for a string that is written in parts.
+void append_json_escaped(std::string& out, std::string_view text);
+
+// Whether two values mean the same: objects without regard to order, the last of duplicate keys counting; integers by
+// their digits, other numbers as doubles.
+[[nodiscard]] bool is_same_json(const JsonValue& a, const JsonValue& b);
 
 }  // namespace ps

@@ -1,9 +1,10 @@
 // A conversation and what is asked about it, free of any wire format: the server's surfaces (OpenAI, Anthropic) and the
 // command line produce a ChatRequest, the prompt encoder turns it into text.
 //
-// Owns plain data only: no rule of an encoding, no HTTP, no tokens, no image bytes beyond what the client sent. JSON that
-// becomes prompt text (tool definitions, arguments, schemas) keeps its key order and the spelling of its numbers.
-// Threading: values; read from any thread once built. Fields marked "model encoder" have no effect elsewhere unless said.
+// Owns plain data only: no rule of an encoding, no HTTP, no tokens, no image bytes beyond what the client sent. JSON
+// that becomes prompt text (tool definitions, arguments, schemas) keeps its key order and the spelling of its numbers.
+// Threading: values; read from any thread once built. Fields marked "model encoder" have no effect elsewhere, unless
+// said otherwise.
 #pragma once
 
 #include <cstdint>

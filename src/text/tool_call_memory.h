@@ -2,8 +2,8 @@
 // client is rendered with the bytes that are in the prefix cache, whatever the client did to spacing and key order
 // (pitfalls F8).
 //
-// Bounded: the least recently used blocks go first. A block is given out only for the same calls: equal ids and names in
-// the same order, and arguments that are the same JSON value. Must not know: tokens, sequences. Threading: any thread.
+// Bounded: the least recently used blocks go first. A block is given out only for the same calls: equal ids and names
+// in the same order, and arguments that are the same JSON value. Must not know: tokens, sequences. Threading: any.
 #pragma once
 
 #include <cstdint>
