@@ -239,6 +239,20 @@ const JsonValue* JsonValue::find(std::string_view key) const noexcept {
   return nullptr;
 }
 
+std::vector<std::pair<std::string_view, const JsonValue*>> JsonValue::merged_members() const {
+  std::vector<std::pair<std::string_view, const JsonValue*>> merged;
+  std::unordered_map<std::string_view, size_t> place;
+  for (const auto& [name, member] : members_) {
+    const auto [found, is_first] = place.emplace(name, merged.size());
+    if (is_first) {
+      merged.emplace_back(name, &member);
+    } else {
+      merged[found->second].second = &member;
+    }
+  }
+  return merged;
+}
+
 const std::string* JsonValue::duplicate_key() const {
   std::set<std::string_view> seen;
   for (const Member& member : members_) {
@@ -260,10 +274,14 @@ std::string_view JsonValue::kind_name() const noexcept {
   return "?";
 }
 
-void append_json_string(std::string& out, std::string_view text) {
+void append_json_escaped(std::string& out, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
+  size_t run = 0;  // begin of the bytes that are copied as they are
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\') continue;
+    out.append(text, run, at - run);
+    run = at + 1;
     switch (c) {
       case '"': out += "\\\""; break;
       case '\\': out += "\\\\"; break;
@@ -273,16 +291,57 @@ void append_json_string(std::string& out, std::string_view text) {
       case '\b': out += "\\b"; break;
       case '\f': out += "\\f"; break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[static_cast<unsigned char>(c) >> 4];
-          out += kHex[static_cast<unsigned char>(c) & 15];
-        } else {
-          out += c;
-        }
+        out += "\\u00";
+        out += kHex[static_cast<unsigned char>(c) >> 4];
+        out += kHex[static_cast<unsigned char>(c) & 15];
     }
   }
+  out.append(text, run);
+}
+
+void append_json_string(std::string& out, std::string_view text) {
   out += '"';
+  append_json_escaped(out, text);
+  out += '"';
+}
+
+namespace {
+
+bool is_same_number(const JsonValue& a, const JsonValue& b) {
+  if (a.text() == b.text()) return true;
+  if (is_integer_spelling(a.text()) && is_integer_spelling(b.text())) return false;
+  return nearest_double(a.text()) == nearest_double(b.text());
+}
+
+bool is_same_object(const JsonValue& a, const JsonValue& b) {
+  const auto left = a.merged_members();
+  const auto right = b.merged_members();
+  if (left.size() != right.size()) return false;
+  const std::unordered_map<std::string_view, const JsonValue*> by_name(right.begin(), right.end());
+  for (const auto& [name, member] : left) {
+    const auto other = by_name.find(name);
+    if (other == by_name.end() || !is_same_json(*member, *other->second)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_same_json(const JsonValue& a, const JsonValue& b) {
+  if (a.kind() != b.kind()) return false;
+  switch (a.kind()) {
+    case JsonValue::Kind::kNumber: return is_same_number(a, b);
+    case JsonValue::Kind::kString: return a.text() == b.text();
+    case JsonValue::Kind::kArray: {
+      if (a.items().size() != b.items().size()) return false;
+      for (size_t i = 0; i < a.items().size(); ++i) {
+        if (!is_same_json(a.items()[i], b.items()[i])) return false;
+      }
+      return true;
+    }
+    case JsonValue::Kind::kObject: return is_same_object(a, b);
+    default: return true;
+  }
 }
 
 void JsonWriter::separate() {
@@ -345,18 +404,10 @@ JsonWriter& JsonWriter::value(const JsonValue& value) {
       begin_array();
       for (const JsonValue& item : value.items()) this->value(item);
       return end_array();
-    case JsonValue::Kind::kObject: {
-      std::unordered_map<std::string_view, const JsonValue*> last;
-      for (const auto& [name, member] : value.members()) last[name] = &member;
+    case JsonValue::Kind::kObject:
       begin_object();
-      for (const auto& [name, member] : value.members()) {
-        const auto found = last.find(name);
-        if (found == last.end()) continue;  // a duplicate already written at its first position
-        key(name).value(*found->second);
-        last.erase(found);
-      }
+      for (const auto& [name, member] : value.merged_members()) key(name).value(*member);
       return end_object();
-    }
   }
   return *this;
 }

@@ -53,6 +53,9 @@ class JsonValue {
 
   // The last member of that name, or nullptr (also when this is no object).
   [[nodiscard]] const JsonValue* find(std::string_view key) const noexcept;
+  // Each name once, at its first place and with its last value, as Python's dict. Views into this object.
+  // REQUIRES: is_object()
+  [[nodiscard]] std::vector<std::pair<std::string_view, const JsonValue*>> merged_members() const;
   // The first key that occurs twice in this object, or nullptr.
   [[nodiscard]] const std::string* duplicate_key() const;
 
@@ -104,5 +107,11 @@ class JsonWriter {
 
 // `text` between quotes with JSON escapes: \" \\ \n \r \t \b \f and \u00xx for the other control characters.
 void append_json_string(std::string& out, std::string_view text);
+// The same without the quotes, for a string that is written in parts.
+void append_json_escaped(std::string& out, std::string_view text);
+
+// Whether two values mean the same: objects without regard to order, the last of duplicate keys counting; integers by
+// their digits, other numbers as doubles.
+[[nodiscard]] bool is_same_json(const JsonValue& a, const JsonValue& b);
 
 }  // namespace ps
