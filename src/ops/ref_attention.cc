@@ -101,8 +101,8 @@ void attend_block(const SparseAttentionArgs& args, const float* query, const flo
     max = std::max(max, score);
   }
   std::array<float, kKeyBlock> weights{};
-  for (size_t n = 0; n < static_cast<size_t>(count); ++n) weights[n] = exp(scores[n] - max);
-  const float decay = exp(state.max - max);
+  for (size_t n = 0; n < static_cast<size_t>(count); ++n) weights[n] = exp_f32(scores[n] - max);
+  const float decay = exp_f32(state.max - max);
   state.denominator = state.denominator * decay + lane_sum(weights.data(), kKeyBlock);
   state.max = max;
   for (float& weight : weights) weight = round_to(args.q.dtype, weight);
@@ -135,7 +135,7 @@ void attend_row(const SparseAttentionArgs& args, int64_t out_row, int32_t row, c
   }
   for (int64_t h = 0; h < args.heads; ++h) {
     const Softmax& state = work.softmax[h];
-    const float denominator = state.denominator + exp(load(args.sink, h) - state.max);
+    const float denominator = state.denominator + exp_f32(load(args.sink, h) - state.max);
     for (int64_t d = 0; d < dim; ++d) {
       const float value = keys.size() == 0 ? 0.0f : work.accumulator[h * dim + d] / denominator;
       store(args.o, out_row, h * dim + d, value);

@@ -17,7 +17,7 @@ float sum(const Four& values) noexcept { return ((values[0] + values[1]) + value
 
 void softmax(Four& row) noexcept {
   const float largest = std::max(std::max(row[0], row[1]), std::max(row[2], row[3]));
-  for (float& value : row) value = exp(value - largest);
+  for (float& value : row) value = exp_f32(value - largest);
   const float total = sum(row);
   for (float& value : row) value = value / total;
 }
