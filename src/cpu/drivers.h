@@ -14,10 +14,12 @@ void linear(const Kernels& kernels, const ops::LinearArgs& args, ops::Exec& exec
 void grouped_linear(const Kernels& kernels, const ops::GroupedLinearArgs& args, ops::Exec& exec);
 void quantize_mxfp8(const Kernels& kernels, const ops::QuantizeMxfp8Args& args, ops::Exec& exec);
 void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec);
+void sparse_attention(const Kernels& kernels, const ops::SparseAttentionArgs& args, ops::Exec& exec);
 
 // What each takes from Exec::scratch, at most.
 [[nodiscard]] int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t attention_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
 
 // Bytes of packed rows in any layout.
 [[nodiscard]] constexpr int64_t packed_bound(int64_t rows, int64_t columns) noexcept {

@@ -20,20 +20,22 @@ void driven(const Args& args, ops::Exec& exec) {
   kDriver(kKernels(), args, exec);
 }
 
+template <KernelsOf kKernels>
 int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
-  return std::max(
-      {ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds), moe_scratch_bytes(bounds)});
+  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds),
+                   moe_scratch_bytes(bounds), attention_scratch_bytes(kKernels(), bounds)});
 }
 
 template <KernelsOf kKernels>
 ops::OpTable make_table(const char* name) {
   ops::OpTable table = ops::reference_table();
   table.name = name;
-  table.scratch_bytes = scratch_bytes;
+  table.scratch_bytes = scratch_bytes<kKernels>;
   table.quantize_mxfp8 = driven<kKernels, quantize_mxfp8, ops::QuantizeMxfp8Args>;
   table.linear = driven<kKernels, linear, ops::LinearArgs>;
   table.grouped_linear = driven<kKernels, grouped_linear, ops::GroupedLinearArgs>;
   table.moe = driven<kKernels, moe, ops::MoeArgs>;
+  table.sparse_attention = driven<kKernels, sparse_attention, ops::SparseAttentionArgs>;
   (void)decode_tables();
   return table;
 }
