@@ -46,6 +46,8 @@ inline float reduce_maximum(Vec a) {  // of no NaN
   return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
 inline float first_lane(Vec a) { return _mm256_cvtss_f32(a); }
+inline Vec even_lanes(Vec a) { return _mm256_moveldup_ps(a); }
+inline Vec odd_lanes(Vec a) { return _mm256_movehdup_ps(a); }
 inline Vec lane_numbers() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 // fold_lanes of 16 lanes.
 inline float fold_lanes(const Vec (&lanes)[2]) {
@@ -246,9 +248,12 @@ inline void decode_key(const Key& key, int64_t dim, float* out) {
   }
 }
 
+inline void decode_words(const std::byte* codes, uint8_t scale, float* out) { fp8_row(codes, scale, out); }
+
 #include "cpu/vector_functions-inl.h"
 #include "cpu/vector_kernels-inl.h"
 #include "cpu/vector_attention-inl.h"
+#include "cpu/vector_rows-inl.h"
 
 }  // namespace
 
@@ -260,7 +265,8 @@ const Kernels& avx2_kernels() {
                                     .add = add_tile,
                                     .quantize = quantize,
                                     .attend_bytes = exact_attend_bytes,
-                                    .attend = exact_attend};
+                                    .attend = exact_attend,
+                                    .rows = kRowKernels};
   return kKernels;
 }
 

@@ -89,6 +89,13 @@ inline void decode_block(const ops::Weight& w, int64_t first, int64_t block, flo
   for (int k = 0; k < kBlock; ++k) store(out + k * kPanel + 16, zero());
 }
 
+inline void widen_words(__m512i words, float* out) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words));
+  const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(words, 1));
+  store(out, as_float(_mm512_slli_epi32(low, 16)));
+  store(out + 16, as_float(_mm512_slli_epi32(high, 16)));
+}
+
 inline void decode_key(const Key& key, int64_t dim, float* out) {
   if (key.format == KeyFormat::kF32) {
     for (int64_t d = 0; d < dim; d += kBlock) copy_f32(reinterpret_cast<const float*>(key.row) + d, kBlock, out + d);
@@ -96,17 +103,21 @@ inline void decode_key(const Key& key, int64_t dim, float* out) {
   }
   const DecodeTables& tables = decode_tables();
   for (int64_t d = 0; d < dim; d += kBlock) {
-    const __m512i words = key_words(key, dim, d, tables);
-    const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words));
-    const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(words, 1));
-    store(out + d, as_float(_mm512_slli_epi32(low, 16)));
-    store(out + d + 16, as_float(_mm512_slli_epi32(high, 16)));
+    widen_words(key_words(key, dim, d, tables), out + d);
   }
+}
+
+inline void decode_words(const std::byte* codes, uint8_t scale, float* out) {
+  const uint16_t* words = decode_tables().fp8[scale];
+  const __m512i table[4] = {_mm512_load_si512(words), _mm512_load_si512(words + 32), _mm512_load_si512(words + 64),
+                            _mm512_load_si512(words + 96)};
+  widen_words(fp8_words(codes, table), out);
 }
 
 #include "cpu/vector_functions-inl.h"
 #include "cpu/vector_kernels-inl.h"
 #include "cpu/vector_attention-inl.h"
+#include "cpu/vector_rows-inl.h"
 
 }  // namespace
 
@@ -118,7 +129,8 @@ const Kernels& avx512_kernels() {
                                     .add = add_tile,
                                     .quantize = quantize,
                                     .attend_bytes = exact_attend_bytes,
-                                    .attend = exact_attend};
+                                    .attend = exact_attend,
+                                    .rows = kRowKernels};
   return kKernels;
 }
 

@@ -31,6 +31,8 @@ inline IntVec max_int(IntVec a, IntVec b) { return _mm512_max_epu32(a, b); }
 inline uint32_t reduce_max(IntVec a) { return _mm512_reduce_max_epu32(a); }
 inline float reduce_maximum(Vec a) { return _mm512_reduce_max_ps(a); }  // of no NaN
 inline float first_lane(Vec a) { return _mm512_cvtss_f32(a); }
+inline Vec even_lanes(Vec a) { return _mm512_moveldup_ps(a); }
+inline Vec odd_lanes(Vec a) { return _mm512_movehdup_ps(a); }
 inline Vec lane_numbers() { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 // fold_lanes of 16 lanes.
 inline float fold_lanes(const Vec (&lanes)[1]) {

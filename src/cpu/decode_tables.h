@@ -1,5 +1,6 @@
-// Every FP8 and FP4 code times every scale, as BF16: what decode_weights and decode_row of the reference give, rounding and flushing
-// included, so that the kernels only look up. Built once, before the first table is handed out; read-only after that.
+// Every FP8 and FP4 code times every scale, as BF16: what decode_weights and decode_row of the reference give, rounding
+// and flushing included, so that the kernels only look up. Built once, before the first table is handed out; read-only
+// after that.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "cpu/row_kernels.h"
 #include "ops/views.h"
 
 namespace ps::cpu {
@@ -124,6 +125,7 @@ struct Kernels {
   void (*quantize)(const QuantizeArgs& args) = nullptr;
   int64_t (*attend_bytes)(int64_t heads, int64_t dim) = nullptr;
   void (*attend)(const AttendArgs& args) = nullptr;
+  RowKernels rows;
 };
 
 // One per instruction-set file. REQUIRES: the machine has the set.

@@ -64,3 +64,38 @@ inline void quantize_group(Vec (&group)[kBlock / kLanes]) {
     group[i] = mul(copy_sign(rounded, scaled), broadcast(scale));
   }
 }
+
+// fake_quantize_mxfp4 of one group of 32, whose largest magnitude has the bits `amax_bits`.
+inline void quantize_fp4_group(Vec (&group)[kBlock / kLanes], uint32_t amax_bits) {
+  float amax;
+  __builtin_memcpy(&amax, &amax_bits, 4);
+  const float wanted = (amax < 6.0f * 0x1p-126f ? 6.0f * 0x1p-126f : amax) * (1.0f / 6.0f);
+  uint32_t bits;
+  __builtin_memcpy(&bits, &wanted, 4);
+  bits &= 0x7FFFFFFFu;
+  const uint32_t code = (bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u);
+  if (code >= 255) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kBlock / kLanes; ++i) group[i] = broadcast(__builtin_nanf(""));
+    return;
+  }
+  const uint32_t inverse_bits = (254u - code) << 23;
+  const uint32_t scale_bits = code << 23;
+  float inverse;
+  float scale;
+  __builtin_memcpy(&inverse, &inverse_bits, 4);
+  __builtin_memcpy(&scale, &scale_bits, 4);
+#pragma GCC unroll 4
+  for (int i = 0; i < kBlock / kLanes; ++i) {
+    const Vec scaled = mul(group[i], broadcast(inverse));
+    const Vec magnitude = absolute(scaled);
+    // One bit of mantissa; below 1 multiples of 0.5; never above 6.
+    const IntVec raw = as_int(magnitude);
+    const IntVec tie = and_int(shift_right<22>(raw), broadcast_int(1));
+    const IntVec normal = and_int(add_int(add_int(raw, broadcast_int(0x1FFFFF)), tie), broadcast_int(~0x3FFFFF));
+    const Vec small = subtract(add(magnitude, broadcast(0x1.8p22f)), broadcast(0x1.8p22f));
+    Vec rounded = select(less(magnitude, broadcast(1.0f)), small, as_float(normal));
+    rounded = select(less(magnitude, broadcast(6.0f)), rounded, broadcast(6.0f));
+    group[i] = mul(copy_sign(rounded, scaled), broadcast(scale));
+  }
+}
