@@ -3,6 +3,7 @@
 // transposed. Everything that is no product runs on the AVX-512 kernels.
 #include <immintrin.h>
 
+#include "cpu/amx_kernels.h"
 #include "cpu/decode_tables.h"
 #include "cpu/kernels.h"
 
@@ -10,39 +11,13 @@ namespace ps::cpu {
 namespace {
 
 #include "cpu/avx512_vectors-inl.h"
+#include "cpu/amx_tiles-inl.h"
 
 constexpr int64_t kGroup = 16;        // rows of x in one tile
 constexpr int64_t kTileBytes = 1024;  // 16 rows of W, 32 of K, BF16
 constexpr int64_t kChunk = 16;        // blocks of K that are decoded at a time for many rows of x
 
 // Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// The tile instructions, with the memory they touch told to the compiler (its own intrinsics leave that out for loads).
-template <int kTile>
-inline void load_tile(const void* from, int64_t row_bytes) {
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(kTile) : "memory");
-}
-template <int kTile>
-inline void store_tile(void* to, int64_t row_bytes) {
-  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(row_bytes), "i"(kTile) : "memory");
-}
-template <int kTile>
-inline void zero_tile() {
-  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
-}
-// Tile kSum += tile kWeights * tile kInput.
-template <int kSum, int kWeights, int kInput>
-inline void multiply_tiles() {
-  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kWeights), "i"(kInput));
-}
-
 // Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
 inline void configure(int64_t first, int64_t second) {
   TileConfig config;
@@ -51,7 +26,7 @@ inline void configure(int64_t first, int64_t second) {
     config.row_bytes[i] = static_cast<uint16_t>(columns[i] * 4);
     config.rows[i] = 16;
   }
-  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+  configure_tiles(config);
 }
 
 // Packed rows: groups of 16 rows of x, the last one shorter; a group is [block of K][16 pairs of K][rows][2] BF16.
@@ -377,6 +352,8 @@ const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
     Kernels kernels = avx512_kernels();
     kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply};
+    kernels.attend_bytes = amx_attend_bytes;
+    kernels.attend = amx_attend;
     return kernels;
   }();
   return kKernels;

@@ -14,10 +14,25 @@ void linear(const Kernels& kernels, const ops::LinearArgs& args, ops::Exec& exec
 void grouped_linear(const Kernels& kernels, const ops::GroupedLinearArgs& args, ops::Exec& exec);
 void quantize_mxfp8(const Kernels& kernels, const ops::QuantizeMxfp8Args& args, ops::Exec& exec);
 void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec);
+void sparse_attention(const Kernels& kernels, const ops::SparseAttentionArgs& args, ops::Exec& exec);
+
+// rows.cc
+void embed(const Kernels& kernels, const ops::EmbedArgs& args, ops::Exec& exec);
+void rms_norm(const Kernels& kernels, const ops::RmsNormArgs& args, ops::Exec& exec);
+void rope(const Kernels& kernels, const ops::RopeArgs& args, ops::Exec& exec);
+void scale(const Kernels& kernels, const ops::ScaleArgs& args, ops::Exec& exec);
+void hc_mix(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec);
+void hc_collapse(const Kernels& kernels, const ops::HcCollapseArgs& args, ops::Exec& exec);
+void hc_expand(const Kernels& kernels, const ops::HcExpandArgs& args, ops::Exec& exec);
+void engram_gather(const Kernels& kernels, const ops::EngramGatherArgs& args, ops::Exec& exec);
+void engram_mix(const Kernels& kernels, const ops::EngramMixArgs& args, ops::Exec& exec);
+void index_query_quantize(const Kernels& kernels, const ops::IndexQueryQuantizeArgs& args, ops::Exec& exec);
 
 // What each takes from Exec::scratch, at most.
 [[nodiscard]] int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t rows_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t attention_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
 
 // Bytes of packed rows in any layout.
 [[nodiscard]] constexpr int64_t packed_bound(int64_t rows, int64_t columns) noexcept {

@@ -11,7 +11,9 @@
 namespace ps::ops::ref {
 namespace {
 
-float softplus(float z) noexcept { return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp(z)))); }
+float softplus(float z) noexcept {
+  return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp_f32(z))));
+}
 
 // NaN ranks below every number, so that a row always has top_k distinct experts.
 float rank(float score) noexcept { return score == score ? score : -std::numeric_limits<float>::infinity(); }

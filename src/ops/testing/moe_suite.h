@@ -109,7 +109,7 @@ inline std::vector<float> contract_expert(const ExpertData& expert, const std::v
     if (a > limit) a = limit;
     if (u > limit) u = limit;
     if (u < -limit) u = -limit;
-    const float silu = a * (1.0f / (1.0f + ops::exp(-a)));
+    const float silu = a * (1.0f / (1.0f + ops::exp_f32(-a)));
     t.push_back(rd(g * (silu * u)));
   }
   if (is_quantized(expert.w2.format())) fake_quantize_mxfp8(t.data(), static_cast<int64_t>(t.size()));
