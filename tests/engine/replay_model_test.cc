@@ -144,6 +144,23 @@ TEST(ReplayModel, ShortPromptsAreExact) {
             off.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, kWindow, 0, kWindow)));
 }
 
+// The same prompt in two forwards, where PAGEs are shorter than the window: the second starts again at 0, and the decoder
+// rings of the first, which ran no decoder, hold nothing.
+TEST(ReplayModel, ShortPromptsInTwoChunksAreExact) {
+  const engine::ReplayRules small_pages = {kWindow, 16, false, true};
+  for (const int32_t length : {17, 25, kWindow}) {
+    const std::vector<int32_t> prompt = random_prompt(7, length);
+    Bench chunked;
+    Bench whole;
+    (void)chunked.run(prompt, engine::prefill_rows(small_pages, engine::Resume::kContinue, length, 0, 16));
+    const auto last = engine::prefill_rows(small_pages, engine::Resume::kContinue, length, 16, length);
+    EXPECT_EQ(last.start, 0);
+    EXPECT_EQ(chunked.run(prompt, last),
+              whole.run(prompt, engine::prefill_rows(small_pages, engine::Resume::kContinue, length, 0, length)))
+        << length;
+  }
+}
+
 // T3.3, T3.4, T3.7: a short last chunk backs off. Below the resume position PAGEs and encoder rings keep their bytes;
 // what the forward adds is what a resume without back-off writes.
 TEST(ReplayModel, BackOffKeepsWhatIsCached) {
