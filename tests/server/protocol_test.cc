@@ -222,6 +222,16 @@ TEST_F(Protocol, AHalfCloseEndsAGeneration) {
   EXPECT_TRUE(rests());
 }
 
+TEST_F(Protocol, AHalfCloseBeforeTheRequestIsParsedEndsAGeneration) {
+  speak_for_ever(1);
+  make();
+  Client client = server_->client();
+  client.send(post("/v1/completions", R"({"prompt":"a","max_tokens":90000000,"ignore_eos":true})"));
+  client.end_sending();
+  EXPECT_TRUE(client.sees_end());
+  EXPECT_TRUE(rests());
+}
+
 TEST_F(Protocol, AGoneClientIsNoticedBeforeTheFirstToken) {
   std::atomic<bool> may_go_on = false;
   engine_.on_step = [&] {
