@@ -144,8 +144,8 @@ TEST(ReplayModel, ShortPromptsAreExact) {
             off.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, kWindow, 0, kWindow)));
 }
 
-// The same prompt in two forwards, where PAGEs are shorter than the window: the second starts again at 0, and the decoder
-// rings of the first, which ran no decoder, hold nothing.
+// The same prompt in two forwards, where PAGEs are shorter than the window: the second starts again at 0, and the
+// decoder rings of the first, which ran no decoder, hold nothing.
 TEST(ReplayModel, ShortPromptsInTwoChunksAreExact) {
   const engine::ReplayRules small_pages = {kWindow, 16, false, true};
   for (const int32_t length : {17, 25, kWindow}) {
