@@ -237,6 +237,24 @@ inline void compressed_block(const std::byte* codes, const std::byte* scales, fl
   }
 }
 
+// Exact in BF16, so the upper halves are the values.
+inline void narrow_row(const float* row, uint16_t* out) {
+  for (int i = 0; i < kBlock; i += kLanes) store_bf16(out + i, load(row + i));
+}
+inline void decode_fp4_words(const std::byte* codes, uint8_t scale, uint16_t* out) {
+  alignas(32) float row[kBlock];
+  fp4_row(codes, scale, row);
+  narrow_row(row, out);
+}
+inline void decode_fp8_words(const std::byte* low, const std::byte* high, uint8_t scale, uint16_t* out) {
+  alignas(32) std::byte codes[kBlock];
+  __builtin_memcpy(codes, low, 16);
+  __builtin_memcpy(codes + 16, high, 16);
+  alignas(32) float row[kBlock];
+  fp8_row(codes, scale, row);
+  narrow_row(row, out);
+}
+
 inline void decode_key(const Key& key, int64_t dim, float* out) {
   for (int64_t d = 0; d < dim; d += kBlock) {
     switch (key.format) {

@@ -96,6 +96,19 @@ inline void widen_words(__m512i words, float* out) {
   store(out + 16, as_float(_mm512_slli_epi32(high, 16)));
 }
 
+inline void decode_fp4_words(const std::byte* codes, uint8_t scale, uint16_t* out) {
+  _mm512_storeu_si512(out, fp4_words(codes, decode_tables().fp4[scale]));
+}
+inline void decode_fp8_words(const std::byte* low, const std::byte* high, uint8_t scale, uint16_t* out) {
+  alignas(32) std::byte codes[kBlock];
+  __builtin_memcpy(codes, low, 16);
+  __builtin_memcpy(codes + 16, high, 16);
+  const uint16_t* words = decode_tables().fp8[scale];
+  const __m512i table[4] = {_mm512_load_si512(words), _mm512_load_si512(words + 32), _mm512_load_si512(words + 64),
+                            _mm512_load_si512(words + 96)};
+  _mm512_storeu_si512(out, fp8_words(codes, table));
+}
+
 inline void decode_key(const Key& key, int64_t dim, float* out) {
   if (key.format == KeyFormat::kF32) {
     for (int64_t d = 0; d < dim; d += kBlock) copy_f32(reinterpret_cast<const float*>(key.row) + d, kBlock, out + d);

@@ -15,9 +15,10 @@
 
 namespace ps::cpu {
 
-inline constexpr int64_t kPanel = 32;     // rows of W that are multiplied together
-inline constexpr int64_t kBlock = 32;     // of K; the canonical order's block
-inline constexpr int64_t kPackUnit = 16;  // threads pack whole units of rows
+inline constexpr int64_t kPanel = 32;      // rows of W that are multiplied together
+inline constexpr int64_t kBlock = 32;      // of K; the canonical order's block
+inline constexpr int64_t kPackUnit = 16;   // threads pack whole units of rows
+inline constexpr int64_t kPanelGroup = 8;  // panels that share one pass over packed rows
 inline constexpr int64_t kPrefetchRows = 32;
 inline constexpr int64_t kKeyBlock = 64;  // keys of an attention that are weighed together
 
@@ -34,13 +35,15 @@ struct PackArgs {
   void* packed = nullptr;
 };
 
-// tile[i][n] = dot(packed row i, row `first` + n of W); rows past the end of W give zeros.
+// tile[p][i][n] = dot(packed row i, row `first` + p * kPanel + n of W); rows past the end of W give zeros.
 struct MultiplyArgs {
   ops::Weight w;
   int64_t first = 0;  // multiple of kPanel
   const void* packed = nullptr;
-  int64_t count = 0;      // packed rows, at least 1
-  float* tile = nullptr;  // [count][kPanel], 64-byte aligned
+  int64_t count = 0;          // packed rows, at least 1
+  float* tile = nullptr;      // [panels][count][kPanel], 64-byte aligned
+  int64_t panels = 1;         // at most kPanelGroup, all with a row of W
+  std::byte* work = nullptr;  // Multiplier::work_bytes, 64-byte aligned; not read if it is 0
 };
 
 // t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if
@@ -114,6 +117,7 @@ struct Multiplier {
   // tile [count][kPanel] as block `block` of packed rows of `columns` columns.
   void (*pack_tile)(const float* tile, int64_t count, int64_t columns, int64_t block, void* packed) = nullptr;
   void (*multiply)(const MultiplyArgs& args) = nullptr;
+  int64_t work_bytes = 0;  // of MultiplyArgs::work
 };
 
 struct Kernels {

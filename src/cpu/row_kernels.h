@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "ops/cache_views.h"
 #include "ops/views.h"
 
 namespace ps::cpu {
@@ -113,6 +114,23 @@ struct FakeQuantizeArgs {
   int64_t size = 0;
 };
 
+// Blocks of 8 index keys as BF16 rows [8 * count][dim]; exact.
+struct DecodeKeysArgs {
+  ops::IndexPlane plane;
+  const int64_t* blocks = nullptr;  // [count], over the whole plane
+  int64_t count = 0;
+  uint16_t* keys = nullptr;  // 64-byte aligned
+};
+
+// scores[n] += rd(relu(rd(tile[h][n])) * weights[h]) over heads ascending, for the kPanel keys of a tile.
+struct WeighScoresArgs {
+  const float* tile = nullptr;     // [heads][kPanel]
+  const float* weights = nullptr;  // [heads]
+  int64_t heads = 0;
+  bool round = false;       // rd() rounds to BF16
+  float* scores = nullptr;  // [kPanel], 64-byte aligned
+};
+
 struct RowKernels {
   void (*norm)(const NormArgs& args) = nullptr;
   // 1 / sqrt(mean square + eps) of a row.
@@ -126,6 +144,8 @@ struct RowKernels {
   void (*add_scaled)(const AddScaledArgs& args) = nullptr;
   void (*decode_row)(const DecodeRowArgs& args) = nullptr;
   void (*quantize_mxfp4)(const FakeQuantizeArgs& args) = nullptr;
+  void (*decode_keys)(const DecodeKeysArgs& args) = nullptr;
+  void (*weigh_scores)(const WeighScoresArgs& args) = nullptr;
 };
 
 }  // namespace ps::cpu

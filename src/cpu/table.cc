@@ -22,8 +22,9 @@ void driven(const Args& args, ops::Exec& exec) {
 
 template <KernelsOf kKernels>
 int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
-  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds),
-                   moe_scratch_bytes(bounds), rows_scratch_bytes(bounds), attention_scratch_bytes(kKernels(), bounds)});
+  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(kKernels(), bounds),
+                   moe_scratch_bytes(kKernels(), bounds), rows_scratch_bytes(bounds),
+                   attention_scratch_bytes(kKernels(), bounds), index_select_scratch_bytes(kKernels(), bounds)});
 }
 
 template <KernelsOf kKernels>
@@ -36,6 +37,7 @@ ops::OpTable make_table(const char* name) {
   table.grouped_linear = driven<kKernels, grouped_linear, ops::GroupedLinearArgs>;
   table.moe = driven<kKernels, moe, ops::MoeArgs>;
   table.sparse_attention = driven<kKernels, sparse_attention, ops::SparseAttentionArgs>;
+  table.index_select = driven<kKernels, index_select, ops::IndexSelectArgs>;
   table.embed = driven<kKernels, embed, ops::EmbedArgs>;
   table.rms_norm = driven<kKernels, rms_norm, ops::RmsNormArgs>;
   table.rope = driven<kKernels, rope, ops::RopeArgs>;

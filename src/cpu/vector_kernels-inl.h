@@ -90,14 +90,20 @@ void exact_pack_tile(const float* tile, int64_t count, int64_t, int64_t block, v
   for (int64_t i = 0; i < count * kBlock; i += kLanes) store(out + i, load(tile + i));
 }
 
-void exact_multiply(const MultiplyArgs& args) {
+inline void multiply_panel(const MultiplyArgs& args, int64_t first, float* tile) {
   alignas(64) float block_values[kBlock * kPanel];
   const float* packed = static_cast<const float*>(args.packed);
-  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(args.tile + i, zero());
+  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(tile + i, zero());
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
   for (int64_t block = 0; block < blocks; ++block) {
-    decode_block(args.w, args.first, block, block_values);
-    multiply_block(block_values, packed + block * args.count * kBlock, args.count, args.tile);
+    decode_block(args.w, first, block, block_values);
+    multiply_block(block_values, packed + block * args.count * kBlock, args.count, tile);
+  }
+}
+
+void exact_multiply(const MultiplyArgs& args) {
+  for (int64_t p = 0; p < args.panels; ++p) {
+    multiply_panel(args, args.first + p * kPanel, args.tile + p * args.count * kPanel);
   }
 }
 

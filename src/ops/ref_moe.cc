@@ -136,11 +136,11 @@ int64_t moe_scratch_bytes(const ScratchBounds& bounds) noexcept {
       taken_bytes<float>(bounds.threads * bounds.experts) * 2 + taken_bytes<uint8_t>(bounds.threads * bounds.experts);
   const int64_t pairs = bounds.tokens * bounds.experts_per_token;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
-  const int64_t widest = padded(std::max(bounds.columns, bounds.intermediate));
+  const int64_t widest = padded(std::max(bounds.hidden, bounds.intermediate));
   const int64_t experts =
       taken_bytes<int64_t>(bounds.experts + 1) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
-      taken_bytes<float>(chunk * padded(bounds.columns)) + taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
-      taken_bytes<float>(bounds.threads * kPanelRows * widest) + taken_bytes<float>(bounds.tokens * bounds.columns);
+      taken_bytes<float>(chunk * padded(bounds.hidden)) + taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
+      taken_bytes<float>(bounds.threads * kPanelRows * widest) + taken_bytes<float>(bounds.tokens * bounds.hidden);
   return std::max(router, experts);
 }
 

@@ -148,7 +148,7 @@ class MoeSuite : public OpSuite {
                    static_cast<int32_t>(experts.size()), data.shared.view(), data.ids.data(), data.weights.data(),
                    data.top_k, data.limit, y.view()},
            {.tokens = data.x.rows(),
-            .columns = data.x.columns(),
+            .hidden = data.x.columns(),
             .intermediate = std::max(data.shared.w1.rows(), data.experts[0].w1.rows()),
             .experts = static_cast<int64_t>(experts.size()),
             .experts_per_token = data.top_k},
