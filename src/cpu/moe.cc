@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "cpu/drivers.h"
+#include "ops/expert_rows.h"
 #include "ops/ref_scratch.h"
 
 namespace ps::cpu {
@@ -28,40 +29,6 @@ struct Segment {
   std::byte* packed_t = nullptr;
   int64_t first_step = 0;  // of W1, counted over the group
 };
-
-// The rows of each expert, ascending: those of expert e are [start[e], start[e + 1]) of row and weight; then every row
-// once more, for the shared expert.
-struct Assignment {
-  int64_t* start;  // [E + 2]
-  int32_t* row;    // [T * (top_k + 1)]
-  float* weight;   // [T * top_k]
-};
-
-Assignment assign(const ops::MoeArgs& args, Arena& scratch) {
-  const int64_t experts = args.expert_count;
-  const int64_t tokens = args.x.rows;
-  const int64_t pairs = tokens * args.top_k;
-  const Assignment assignment{scratch.take<int64_t>(experts + 2), scratch.take<int32_t>(pairs + tokens),
-                              scratch.take<float>(pairs)};
-  int64_t* next = scratch.take<int64_t>(experts);
-  std::fill(assignment.start, assignment.start + experts + 2, 0);
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    PS_DCHECK(args.ids[pair] >= 0 && args.ids[pair] < experts, args.ids[pair], experts);
-    ++assignment.start[args.ids[pair] + 1];
-  }
-  for (int64_t e = 0; e < experts; ++e) {
-    assignment.start[e + 1] += assignment.start[e];
-    next[e] = assignment.start[e];
-  }
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    const int64_t at = next[args.ids[pair]]++;
-    assignment.row[at] = static_cast<int32_t>(pair / args.top_k);
-    assignment.weight[at] = args.weights[pair];
-  }
-  for (int64_t t = 0; t < tokens; ++t) assignment.row[pairs + t] = static_cast<int32_t>(t);
-  assignment.start[experts + 1] = pairs + tokens;
-  return assignment;
-}
 
 // Room for one group.
 struct Group {
@@ -225,8 +192,7 @@ int64_t group_bytes(int64_t rows, int64_t segments, int64_t columns, int64_t int
 int64_t moe_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept {
   const int64_t pairs = bounds.tokens * (bounds.experts_per_token + 1);
   const int64_t rows = group_rows(pairs);
-  return taken_bytes<int64_t>(bounds.experts + 2) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
-         taken_bytes<Segment>(rows) +
+  return ops::expert_rows_bytes(bounds.tokens, bounds.experts, bounds.experts_per_token) + taken_bytes<Segment>(rows) +
          taken_bytes<std::byte>(group_bytes(rows, rows, bounds.hidden, bounds.intermediate)) +
          taken_bytes<float>(bounds.threads * tile_values(rows)) +
          taken_bytes<std::byte>(bounds.threads * work_bytes(kernels)) +
@@ -238,7 +204,7 @@ void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
   const int64_t tokens = args.y.rows;
   const int64_t dim = args.y.columns;
   if (tokens == 0) return;
-  const Assignment assignment = assign(args, exec.scratch);
+  const ops::ExpertRows assignment = ops::sort_by_expert(args, exec.scratch);
   const int64_t experts = args.expert_count;
   int64_t inner = args.shared.w1.rows;
   for (int64_t e = 0; e < experts; ++e) inner = std::max(inner, args.experts[e].w1.rows);

@@ -1,4 +1,4 @@
-#include "ops/moe.h"
+#include "ops/expert_rows.h"
 
 #include <cmath>
 #include <limits>
@@ -54,36 +54,6 @@ void route(const RouterArgs& args, int64_t t, const RouterRow& row) noexcept {
   }
 }
 
-// The rows of each expert, ascending: those of expert e are [start[e], start[e + 1]) of row and weight.
-struct Assignment {
-  int64_t* start;  // [E + 1]
-  int32_t* row;    // [T * top_k]
-  float* weight;   // [T * top_k]
-};
-
-Assignment assign(const MoeArgs& args, Arena& scratch) {
-  const int64_t experts = args.expert_count;
-  const int64_t pairs = args.x.rows * args.top_k;
-  const Assignment assignment{scratch.take<int64_t>(experts + 1), scratch.take<int32_t>(pairs),
-                              scratch.take<float>(pairs)};
-  int64_t* next = scratch.take<int64_t>(experts);
-  std::fill(assignment.start, assignment.start + experts + 1, 0);
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    PS_DCHECK(args.ids[pair] >= 0 && args.ids[pair] < experts, args.ids[pair], experts);
-    ++assignment.start[args.ids[pair] + 1];
-  }
-  for (int64_t e = 0; e < experts; ++e) {
-    assignment.start[e + 1] += assignment.start[e];
-    next[e] = assignment.start[e];
-  }
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    const int64_t at = next[args.ids[pair]]++;
-    assignment.row[at] = static_cast<int32_t>(pair / args.top_k);
-    assignment.weight[at] = args.weights[pair];
-  }
-  return assignment;
-}
-
 // Room for kChunkRows rows going through one expert.
 struct ExpertScratch {
   float* x;       // [chunk, padded(D)]
@@ -134,11 +104,10 @@ void add_expert(const MoeArgs& args, const Expert& expert, const ConstActivation
 int64_t moe_scratch_bytes(const ScratchBounds& bounds) noexcept {
   const int64_t router =
       taken_bytes<float>(bounds.threads * bounds.experts) * 2 + taken_bytes<uint8_t>(bounds.threads * bounds.experts);
-  const int64_t pairs = bounds.tokens * bounds.experts_per_token;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
   const int64_t widest = padded(std::max(bounds.hidden, bounds.intermediate));
   const int64_t experts =
-      taken_bytes<int64_t>(bounds.experts + 1) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
+      expert_rows_bytes(bounds.tokens, bounds.experts, bounds.experts_per_token) +
       taken_bytes<float>(chunk * padded(bounds.hidden)) + taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
       taken_bytes<float>(bounds.threads * kPanelRows * widest) + taken_bytes<float>(bounds.tokens * bounds.hidden);
   return std::max(router, experts);
@@ -160,7 +129,7 @@ void moe(const MoeArgs& args, Exec& exec) {
   const ScratchScope scope(exec.scratch);
   const int64_t tokens = args.y.rows;
   const int64_t dim = args.y.columns;
-  const Assignment assignment = assign(args, exec.scratch);
+  const ExpertRows assignment = sort_by_expert(args, exec.scratch);
   const int64_t chunk = std::min(tokens, kChunkRows);
   int64_t inner = args.shared.w1.rows;
   for (int32_t e = 0; e < args.expert_count; ++e) inner = std::max(inner, args.experts[e].w1.rows);
