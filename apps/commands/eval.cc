@@ -80,6 +80,12 @@ Result<std::unique_ptr<Bench>> open_bench(const Options& options, const eval::Su
   return bench;
 }
 
+// The folder's own name: pictures travel, paths do not.
+std::string model_name(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
+  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+}
+
 void print_head(const eval::ReportHead& head, const eval::Suite& suite) {
   fmt::print("{} on {} ({} texts, {} answers)\n ", head.model, head.suite, suite.windows.size(), suite.answers.size());
   for (const auto& [name, value] : head.settings) fmt::print(" {}={}", name, value);
@@ -118,7 +124,8 @@ Status evaluate(Options options) {
              counters.answer_tokens);
   if (!options.svg.empty()) {
     if (summary.needles.empty()) return Status::invalid("--svg: the selection has no needle cases to draw");
-    PS_RETURN_IF_ERROR(write_file(options.svg, eval::heat_map_svg(summary.needles, "Needle recall: " + options.model)));
+    PS_RETURN_IF_ERROR(
+        write_file(options.svg, eval::heat_map_svg(summary.needles, "Needle recall: " + model_name(options.model))));
   }
   if (options.json.empty()) return {};
   return write_file(options.json, eval::report_json(bench->head, outcomes, summary, comparison ? &*comparison : nullptr,
