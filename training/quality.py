@@ -29,17 +29,19 @@ QUICK = {"limit": 4, "lengths": [100, 250, 500, 1000], "pair_limit": 2, "pair_le
 class Runs:
     """The program, and where its reports go."""
 
-    def __init__(self, program: str, model: str, folder: str) -> None:
+    def __init__(self, program: str, model: str, folder: str, render: bool) -> None:
         self.base = [program, "eval", "--model", model, *COMMON]
         self.folder = folder
+        self.render = render
         self.seconds = 0.0
 
     def run(self, name: str, options: list[str]) -> Report:
         path = os.path.join(self.folder, name + ".json")
-        print(f"{name}: {' '.join(options)}", flush=True)
-        done = subprocess.run([*self.base, *options, "--json", path], stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{done.stdout}pagestate eval ended with {done.returncode}")
+        if not self.render:
+            print(f"{name}: {' '.join(options)}", flush=True)
+            done = subprocess.run([*self.base, *options, "--json", path], stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(f"{done.stdout}pagestate eval ended with {done.returncode}")
         with open(path, encoding="utf-8") as f:
             report = json.load(f)
         self.seconds += report["seconds"]
@@ -182,13 +184,16 @@ def main() -> None:
     p.add_argument("--docs", default=os.path.join(ROOT, "docs"))
     p.add_argument("--keep", default="", help="a folder for the JSON reports; default: a temporary one")
     p.add_argument("--quick", action="store_true", help="few cases, for a first look")
+    p.add_argument("--render", action="store_true", help="run nothing: write the tables from the reports in the folder of --keep")
     p.add_argument("--torch", default="", help="a Python with torch, numpy and tokenizers: run verify.py too")
     args = p.parse_args()
+    if args.render and not args.keep:
+        p.error("--render needs --keep")
     size = QUICK if args.quick else FULL
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or temporary
         os.makedirs(folder, exist_ok=True)
-        runs = Runs(args.program, args.model, folder)
+        runs = Runs(args.program, args.model, folder, args.render)
         main_run = runs.run("main", ["--limit", str(size["limit"]), "--needle-tokens", numbers(size["lengths"]), "--svg", os.path.join(args.docs, "needle.svg")])
         pair = ["--limit", str(size["pair_limit"]), "--needle-tokens", numbers(size["pair_lengths"])]
         answers = [*pair, "--parts", "skills,needle"]  # texts are computed whole in any case
@@ -197,13 +202,16 @@ def main() -> None:
             ("KV cache FP4 (packed) instead of BF16, and chunks of 128 tokens", runs.compare("kv_fp4", "main", [*few, "--kv-cache-dtype", "fp4", "--long-prefill-tokens", "128"])),
             ("index cache FP8 instead of FP4", runs.compare("index_fp8", "main", [*pair, "--index-cache-dtype", "fp8"])),
             ("decoder replay off", runs.compare("replay_off", "main", [*answers, "--no-decoder-swa-bounded-replay"])),
-            ("prompts from the prefix cache, windows replayed", runs.compare("warm", "main", [*answers, "--warm"])),
+            ("prompts from the prefix cache", runs.compare("warm", "main", [*answers, "--warm"])),
         ]
+        served = [sum(c[key] for c in paired[-1][1]["answer_cases"]) for key in ("cached_tokens", "prompt_tokens")]
+        paired[-1] = (f"prompts from the prefix cache ({100 * served[0] / served[1]:.0f} % of their tokens), windows replayed", paired[-1][1])
         parts = {"measured": measured_part(main_run, args.model), "paired": paired_part(paired)}
+        path = os.path.join(folder, "verify.json")
         if args.torch:
-            path = os.path.join(folder, "verify.json")
             subprocess.run([args.torch, os.path.join(ROOT, "training/verify.py"), "--program", args.program, "--model", args.model, "--json", path],
                            stdout=subprocess.DEVNULL, check=True)
+        if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
                 parts["agreement"] = verify_part(json.load(f), args.model)
         rewrite(os.path.join(args.docs, "quality.md"), parts)

@@ -56,6 +56,19 @@ struct Bench {
   eval::ReportHead head;
 };
 
+// Contexts as long as the longest case; when warm, PAGEs for all that can come between a prompt and its repetition: twice
+// as many requests as run at once wait (eval::run_suite), and as many again run or have just ended.
+void size_memory(const eval::Suite& suite, const Bench& bench, bool is_warm, engine::EngineOptions& options) {
+  if (options.max_context == 0) {
+    options.max_context = std::min(eval::longest_sequence(suite, *bench.tokenizer),
+                                   int64_t{bench.checkpoint.config().text_config.max_position_embeddings});
+  }
+  if (is_warm && options.page_tokens > 0) {
+    const int64_t context_pages = (options.max_context + options.page_tokens - 1) / options.page_tokens;
+    options.pages = 4 * options.max_sequences * context_pages;
+  }
+}
+
 Result<std::unique_ptr<Bench>> open_bench(const Options& options, const eval::Suite& suite) {
   PS_TRY(engine::EngineOptions engine_options, apps::engine_options(options.engine));
   if (options.warm && !engine_options.prefix_cache) {
@@ -68,10 +81,7 @@ Result<std::unique_ptr<Bench>> open_bench(const Options& options, const eval::Su
   PS_TRY(auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
   std::unique_ptr<Bench> bench(new Bench{std::move(checkpoint), std::move(tokenizer), nullptr, {}});
   const checkpoint::TextConfig& text = bench->checkpoint.config().text_config;
-  if (engine_options.max_context == 0 && engine_options.memory_bytes == 0) {
-    engine_options.max_context =
-        std::min(eval::longest_sequence(suite, *bench->tokenizer), int64_t{text.max_position_embeddings});
-  }
+  if (engine_options.memory_bytes == 0) size_memory(suite, *bench, options.warm, engine_options);
   std::vector<int32_t> classes;
   if (!text.engram_layer_ids.empty()) classes = text::engram_token_map(*bench->tokenizer).class_of;
   PS_TRY(bench->engine, engine::Engine::create(bench->checkpoint, std::move(classes), bench->tokenizer->never_sampled(),
@@ -120,6 +130,13 @@ Status evaluate(Options options) {
     fmt::print("\n{}", eval::to_text(*comparison, *before, bench->head));
   }
   const engine::EngineCounters counters = bench->engine->counters();
+  int64_t cached = 0;
+  int64_t prompts = 0;
+  for (const eval::AnswerOutcome& answer : outcomes.answers) {
+    cached += answer.cached_tokens;
+    prompts += answer.prompt_tokens;
+  }
+  if (options.warm) fmt::print("\n{} of {} prompt tokens came from the prefix cache", cached, prompts);
   fmt::print("\n{:.1f} s, {} prompt rows, {} answer tokens\n", outcomes.seconds, counters.prompt_rows,
              counters.answer_tokens);
   if (!options.svg.empty()) {

@@ -37,8 +37,8 @@ grep -q "text: loss per token +0.00000 .* 1 of 1 windows equal" "$work/b" || fai
 grep -Eq "all answers +9 .* 9$" "$work/b" || fail "answers differ: $(cat "$work/b")"
 
 # Warm prompts come from the prefix cache.
-evaluate --parts skills --skills tools --limit 1 --warm --json "$work/warm.json" > /dev/null
-grep -Eq '"cached_tokens": [1-9]' "$work/warm.json" || fail "--warm: nothing came from the cache"
+evaluate --parts skills --skills tools --limit 2 --warm --max-sequences 1 --json "$work/warm.json" > "$work/warm"
+[ "$(grep -Eo '"cached_tokens": [1-9]' "$work/warm.json" | wc -l)" = 2 ] || fail "--warm: not every prompt came from the cache: $(cat "$work/warm")"
 
 # Refusals.
 echo '{"kind": "text", "id": "t"}' > "$work/suite.jsonl"
