@@ -56,8 +56,8 @@ struct Bench {
   eval::ReportHead head;
 };
 
-// Contexts as long as the longest case; when warm, PAGEs for all that can come between a prompt and its repetition: twice
-// as many requests as run at once wait (eval::run_suite), and as many again run or have just ended.
+// Contexts as long as the longest case; when warm, PAGEs for all that can come between a prompt and its repetition:
+// twice as many requests as run at once wait (eval::run_suite), and as many again run or have just ended.
 void size_memory(const eval::Suite& suite, const Bench& bench, bool is_warm, engine::EngineOptions& options) {
   if (options.max_context == 0) {
     options.max_context = std::min(eval::longest_sequence(suite, *bench.tokenizer),
