@@ -22,7 +22,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 Report = dict[str, Any]
 # A PAGE as short as the window: prompts then span several, and warm prompts find most of themselves in the cache.
 COMMON = ["--page-tokens", "128"]
-FULL = {"limit": 32, "lengths": [100, 250, 500, 1000, 2000, 4000, 8000], "pair_limit": 8, "pair_lengths": [250, 1000, 2000]}
+FULL = {"limit": 32, "lengths": [100, 250, 500, 1000, 2000, 4000], "pair_limit": 4, "pair_lengths": [250, 1000]}
+LONG = [8000, 16000]  # with --long: as slow as all the rest
 QUICK = {"limit": 4, "lengths": [100, 250, 500, 1000], "pair_limit": 2, "pair_lengths": [250, 500]}
 
 
@@ -184,17 +185,19 @@ def main() -> None:
     p.add_argument("--docs", default=os.path.join(ROOT, "docs"))
     p.add_argument("--keep", default="", help="a folder for the JSON reports; default: a temporary one")
     p.add_argument("--quick", action="store_true", help="few cases, for a first look")
+    p.add_argument("--long", action="store_true", help="needles in texts of 8,000 and 16,000 tokens too")
     p.add_argument("--render", action="store_true", help="run nothing: write the tables from the reports in the folder of --keep")
     p.add_argument("--torch", default="", help="a Python with torch, numpy and tokenizers: run verify.py too")
     args = p.parse_args()
     if args.render and not args.keep:
         p.error("--render needs --keep")
     size = QUICK if args.quick else FULL
+    lengths = size["lengths"] + (LONG if args.long else [])
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or temporary
         os.makedirs(folder, exist_ok=True)
         runs = Runs(args.program, args.model, folder, args.render)
-        main_run = runs.run("main", ["--limit", str(size["limit"]), "--needle-tokens", numbers(size["lengths"]), "--svg", os.path.join(args.docs, "needle.svg")])
+        main_run = runs.run("main", ["--limit", str(size["limit"]), "--needle-tokens", numbers(lengths), "--svg", os.path.join(args.docs, "needle.svg")])
         pair = ["--limit", str(size["pair_limit"]), "--needle-tokens", numbers(size["pair_lengths"])]
         answers = [*pair, "--parts", "skills,needle"]  # texts are computed whole in any case
         few = ["--parts", "text,skills", "--limit", "2"]
