@@ -46,7 +46,7 @@ refused 2 "suite.jsonl:1: \"source\" is missing" --model "$model" --suite "$work
 refused 2 "nowhere" --model "$model" --suite "$work/nowhere"
 refused 2 "legal values are" --model "$model" --skills chess
 refused 2 "prefix cache" --model "$model" --skills fact --parts skills --warm --no-prefix-cache
-refused 1 "needle.jsonl:152:" --model "$model" --parts needle --needle-tokens 1000 --limit 1 --max-context 512
+refused 1 "needle.jsonl:" --model "$model" --parts needle --needle-tokens 1000 --limit 1 --max-context 512
 refused 2 "report" --model "$model" --compare "$model/config.json"
 refused 2 "no needle" --model "$model" --parts skills --skills fact --limit 1 --svg "$work/x.svg"
 echo "tiny: all held"
