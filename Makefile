@@ -1,12 +1,11 @@
 # The front door: each target installs the Debian packages that it lacks (packages.txt), then configures and builds what
 # it needs. CMake presets hold the settings; everything made lies under build/.
 .DEFAULT_GOAL := build
-.PHONY: build test demo bench lint asan tsan fuzz format clean help packages
+.PHONY: build test demo quality bench lint asan tsan fuzz format clean help packages
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
-PROMPT ?= Hello
-DEMO := build/demo/nano
+TINY := models/tiny
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -20,9 +19,18 @@ test: packages ## everything, then all tests
 	cmake --build --preset release --parallel $(JOBS)
 	ctest --preset release --parallel $(JOBS)
 
-demo: build ## a synthetic checkpoint of a few MB, and 32 tokens from it
-	@test -f $(DEMO)/config.json || build/release/apps/pagestate make-checkpoint --preset nano --seed 1 --out $(DEMO)
-	build/release/apps/pagestate generate --model $(DEMO) --prompt "$(PROMPT)" --max-tokens 32
+# Asked as the chat format wants it, thinking off.
+QUESTIONS := "Who are you?" "What is the capital of France?" "What is the opposite of cold?"
+
+demo: build ## a short dialogue with the trained model in models/tiny
+	@for question in $(QUESTIONS); do \
+	  echo "> $$question"; \
+	  build/release/apps/pagestate generate --model $(TINY) --prompt "<｜User｜>$$question<｜Assistant｜></think>" \
+	    --max-tokens 64 2> build/demo.log || { cat build/demo.log; exit 1; }; \
+	done
+
+quality: build ## measure models/tiny anew and rewrite docs/quality.md (Python 3, about 15 minutes on 2 cores)
+	python3 training/quality.py --program build/release/apps/pagestate --model $(TINY)
 
 bench: packages ## the benchmark programs; results as JSON under build/release/bench
 	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }

@@ -59,7 +59,7 @@ class Source:
     def __init__(self, folder: str = FOLDER, held: bool = False) -> None:
         self.tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
         with np.load(os.path.join(folder, "text_held.npz" if held else "text_train.npz")) as f:
-            self.tokens, self.offsets, self.origin = f["tokens"], f["offsets"], f["origin"]
+            self.tokens, self.offsets, self.origin, self.names = f["tokens"], f["offsets"], f["origin"], f["names"]
         with open(os.path.join(folder, "filler.json"), encoding="utf-8") as f:
             filler = json.load(f)["held" if held else "train"]
         with open(os.path.join(folder, "definitions.json"), encoding="utf-8") as f:

@@ -67,7 +67,7 @@ chmod -R a-w "$work/read_only"
 
 # Refusals name the thing and the legal values.
 "$program" --version | grep -q '^pagestate ' || fail "--version"
-for command in inspect devices generate tokenize detokenize prompt parse make-checkpoint validate; do
+for command in inspect devices generate tokenize detokenize prompt parse make-checkpoint validate eval; do
   "$program" "$command" --help > "$work/out" || fail "$command --help"
   grep -q -- --help "$work/out" || fail "$command --help prints no options"
 done
