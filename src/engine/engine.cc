@@ -204,8 +204,9 @@ void Engine::build_plan(std::span<const ScheduledRows> scheduled) {
 void Engine::logits(int32_t first, int32_t rows, const float* values) {
   for (int32_t i = 0; i < rows; ++i) {
     const std::span<const float> row(values + int64_t{i} * vocabulary_, static_cast<size_t>(vocabulary_));
-    const auto index = static_cast<size_t>(step_plan_.logit_request(first + i));
-    const int64_t position = step_plan_.logit_positions()[static_cast<size_t>(first + i)];
+    const int32_t wanted = first + i;
+    const auto index = static_cast<size_t>(step_plan_.logit_request(wanted));
+    const int64_t position = step_plan_.logit_positions()[static_cast<size_t>(wanted)];
     Sequence& sequence = *scheduled_[index].sequence;
     if (tap_ != nullptr) tap_->logits(sequence.id, position, row);
     if (position + 1 < sequence.length()) {  // a prompt row: what did it say about the token that came?
