@@ -52,6 +52,7 @@ void declare_engine_options(CLI::App& command, EngineArguments& arguments) {
   command.add_option("--threads", arguments.threads, "0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  command.add_flag("--pin-threads", arguments.pin_threads, "Bind each thread to a physical core");
 }
 
 Result<engine::EngineOptions> engine_options(const EngineArguments& arguments) {
@@ -71,6 +72,7 @@ Result<engine::EngineOptions> engine_options(const EngineArguments& arguments) {
   options.decoder_replay = !arguments.no_decoder_replay;
   options.prefix_cache = !arguments.no_prefix_cache;
   options.threads = arguments.threads > 0 ? arguments.threads : physical_cores();
+  options.pin_threads = arguments.pin_threads;
   return options;
 }
 

@@ -23,6 +23,7 @@ struct EngineArguments {
   bool no_decoder_replay = false;
   bool no_prefix_cache = false;
   int threads = 0;
+  bool pin_threads = false;
 };
 
 void declare_engine_options(CLI::App& command, EngineArguments& arguments);

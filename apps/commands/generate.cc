@@ -36,6 +36,7 @@ struct Options {
   int64_t prefill_chunk = 512;
   int64_t page_tokens = 256;
   int threads = 0;
+  bool pin_threads = false;
   bool ignore_eos = false;
   bool print_ids = false;
   engine::SamplingOptions sampling;
@@ -105,6 +106,7 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   runner_options.prefill_chunk = options.prefill_chunk;
   runner_options.max_tokens = static_cast<int64_t>(session->prompt.size()) + answer_tokens;
   runner_options.threads = options.threads > 0 ? options.threads : physical_cores();
+  runner_options.pin_threads = options.pin_threads;
   std::vector<int32_t> classes;
   if (!session->checkpoint.config().text_config.engram_layer_ids.empty()) {
     classes = text::engram_token_map(*session->tokenizer).class_of;
@@ -220,6 +222,7 @@ void declare(CLI::App& command, Options& options) {
   command.add_option("--threads", options.threads, "0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  command.add_flag("--pin-threads", options.pin_threads, "Bind each thread to a physical core");
   command.add_flag("--ignore-eos", options.ignore_eos, "Go on after the end-of-sentence token");
   command.add_flag("--print-ids", options.print_ids, "Print token ids instead of text");
 }

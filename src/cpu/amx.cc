@@ -144,6 +144,9 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
 inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
                        uint16_t* out) {
   const DecodeTables& tables = decode_tables();
+  // Of a byte in 32 bits, word 2p gets bits 0-7 and word 2p + 1 bits 4-11: the low and the high nibble in the lowest
+  // four bits; bit 4 picks equal halves of the table.
+  const __m512i nibbles = _mm512_set1_epi64(0x0024002000040000);
   const int64_t blocks = w.columns / kBlock;
   const std::byte* at = w.data + ((first + begin) * w.columns + block * kBlock) / 2;
   const uint8_t* scale = w.scale + (first + begin) * blocks + block;
@@ -152,8 +155,7 @@ inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64
     for (int64_t b = 0; b < count; ++b) {
       const __m512i bytes =
           _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + b * kBlock / 2)));
-      // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
-      const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+      const __m512i index = _mm512_multishift_epi64_epi8(nibbles, bytes);
       const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(tables.fp4[scale[b]]));
       _mm512_store_si512(out + (b * kPanel + r) * kBlock,
                          _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4(table)));

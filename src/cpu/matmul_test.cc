@@ -92,6 +92,17 @@ TEST_P(CpuEquality, LinearOfManyPanels) {
   }
 }
 
+// A long prompt: several chunks of packed rows.
+TEST_P(CpuEquality, LinearOfFourThousandRows) {
+  Pcg64 random(13);
+  for (const WeightFormat format : {WeightFormat::kFp8Block32, WeightFormat::kFp4Block32, WeightFormat::kBF16}) {
+    Rows x = random_rows(random, 4096, 96, DType::kBF16);
+    if (is_quantized(format)) put_on_grid(x);
+    expect_equal_linear({format, 4096, 64, 96, DType::kBF16, DType::kBF16}, x, random_weight(random, format, 64, 96),
+                        2);
+  }
+}
+
 // All groups of few rows share a fork; many rows, and groups that are no whole blocks, go one by one.
 TEST_P(CpuEquality, GroupedLinearOfFewAndManyRows) {
   Pcg64 random(12);

@@ -53,7 +53,7 @@ Engine::Engine(MemoryPlan plan, const EngineOptions& options, cache::CachePool p
       vocabulary_(static_cast<int32_t>(config.text_config.vocab_size)),
       pool_(std::move(pool)),
       scratch_(std::move(scratch)),
-      threads_(options.threads),
+      threads_(options.threads, options.pin_threads ? Pinning::kCores : Pinning::kNone),
       slots_(static_cast<int32_t>(plan_.slots)),
       sampler_(vocabulary_, never_sampled) {
   const std::string layout = plan_.geometry.layout_id;

@@ -30,7 +30,8 @@ struct EngineOptions {
   int64_t memory_bytes = 0;  // for PAGEs, STATE and scratch; 0 = as `pages` says
   int64_t pages = 0;         // used when memory_bytes is 0; 0 = one max_context per two running sequences
   int threads = 1;
-  bool poison = false;  // tests: fills PAGEs and rings with NaN before they are used again
+  bool pin_threads = false;  // each to a physical core
+  bool poison = false;       // tests: fills PAGEs and rings with NaN before they are used again
 };
 
 // Every persistent byte of an engine but the mapped checkpoint.

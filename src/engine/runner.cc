@@ -61,8 +61,7 @@ Result<std::unique_ptr<Runner>> Runner::create(const checkpoint::Checkpoint& che
   const int64_t chunk = std::min(options.prefill_chunk, options.max_tokens);
   PS_TRY(HostBuffer scratch, HostBuffer::allocate(model::forward_scratch_bytes(model->dims(), table, options.compute,
                                                                                chunk, chunk, options.threads)));
-  std::unique_ptr<Runner> runner(new Runner(std::move(pool), std::move(scratch), options.threads));
-  runner->options_ = options;
+  std::unique_ptr<Runner> runner(new Runner(std::move(pool), std::move(scratch), options));
   runner->model_ = std::move(model);
   runner->views_ = make_views(runner->pool_, checkpoint.topology());
   runner->shape_ = std::move(shape);
@@ -74,8 +73,11 @@ Result<std::unique_ptr<Runner>> Runner::create(const checkpoint::Checkpoint& che
   return runner;
 }
 
-Runner::Runner(cache::CachePool pool, HostBuffer scratch, int threads)
-    : pool_(std::move(pool)), scratch_(std::move(scratch)), threads_(threads) {}
+Runner::Runner(cache::CachePool pool, HostBuffer scratch, const RunnerOptions& options)
+    : options_(options),
+      pool_(std::move(pool)),
+      scratch_(std::move(scratch)),
+      threads_(options.threads, options.pin_threads ? Pinning::kCores : Pinning::kNone) {}
 
 void Runner::reset() {
   pool_.zero_slot(cache::SlotId{0});

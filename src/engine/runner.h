@@ -30,6 +30,7 @@ struct RunnerOptions {
   int64_t max_tokens = 0;       // context that the pool holds; prompt and answer together
   int64_t prefill_chunk = 512;  // rows of one forward
   int threads = 1;
+  bool pin_threads = false;  // each to a physical core
 };
 
 class Runner {
@@ -63,7 +64,7 @@ class Runner {
   [[nodiscard]] int64_t scratch_bytes() const noexcept { return scratch_.capacity_bytes(); }
 
  private:
-  Runner(cache::CachePool pool, HostBuffer scratch, int threads);
+  Runner(cache::CachePool pool, HostBuffer scratch, const RunnerOptions& options);
   [[nodiscard]] Status check_ids(std::span<const int32_t> ids) const;
   void forward(std::span<const int32_t> ids, LogitRows which, model::LogitSink& sink);
 
