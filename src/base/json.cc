@@ -239,6 +239,20 @@ const JsonValue* JsonValue::find(std::string_view key) const noexcept {
   return nullptr;
 }
 
+std::vector<std::pair<std::string_view, const JsonValue*>> JsonValue::merged_members() const {
+  std::vector<std::pair<std::string_view, const JsonValue*>> merged;
+  std::unordered_map<std::string_view, size_t> place;
+  for (const auto& [name, member] : members_) {
+    const auto [found, is_first] = place.emplace(name, merged.size());
+    if (is_first) {
+      merged.emplace_back(name, &member);
+    } else {
+      merged[found->second].second = &member;
+    }
+  }
+  return merged;
+}
+
 const std::string* JsonValue::duplicate_key() const {
   std::set<std::string_view> seen;
   for (const Member& member : members_) {
@@ -293,14 +307,6 @@ void append_json_string(std::string& out, std::string_view text) {
 
 namespace {
 
-using MembersByName = std::unordered_map<std::string_view, const JsonValue*>;
-
-MembersByName last_members(const JsonValue& object) {
-  MembersByName members;
-  for (const auto& [name, member] : object.members()) members[name] = &member;
-  return members;
-}
-
 bool is_same_number(const JsonValue& a, const JsonValue& b) {
   if (a.text() == b.text()) return true;
   if (is_integer_spelling(a.text()) && is_integer_spelling(b.text())) return false;
@@ -308,12 +314,13 @@ bool is_same_number(const JsonValue& a, const JsonValue& b) {
 }
 
 bool is_same_object(const JsonValue& a, const JsonValue& b) {
-  const MembersByName left = last_members(a);
-  const MembersByName right = last_members(b);
+  const auto left = a.merged_members();
+  const auto right = b.merged_members();
   if (left.size() != right.size()) return false;
+  const std::unordered_map<std::string_view, const JsonValue*> by_name(right.begin(), right.end());
   for (const auto& [name, member] : left) {
-    const auto other = right.find(name);
-    if (other == right.end() || !is_same_json(*member, *other->second)) return false;
+    const auto other = by_name.find(name);
+    if (other == by_name.end() || !is_same_json(*member, *other->second)) return false;
   }
   return true;
 }
@@ -397,17 +404,10 @@ JsonWriter& JsonWriter::value(const JsonValue& value) {
       begin_array();
       for (const JsonValue& item : value.items()) this->value(item);
       return end_array();
-    case JsonValue::Kind::kObject: {
-      MembersByName last = last_members(value);
+    case JsonValue::Kind::kObject:
       begin_object();
-      for (const auto& [name, member] : value.members()) {
-        const auto found = last.find(name);
-        if (found == last.end()) continue;  // a duplicate already written at its first position
-        key(name).value(*found->second);
-        last.erase(found);
-      }
+      for (const auto& [name, member] : value.merged_members()) key(name).value(*member);
       return end_object();
-    }
   }
   return *this;
 }

@@ -53,6 +53,9 @@ class JsonValue {
 
   // The last member of that name, or nullptr (also when this is no object).
   [[nodiscard]] const JsonValue* find(std::string_view key) const noexcept;
+  // Each name once, at its first place and with its last value, as Python's dict. Views into this object.
+  // REQUIRES: is_object()
+  [[nodiscard]] std::vector<std::pair<std::string_view, const JsonValue*>> merged_members() const;
   // The first key that occurs twice in this object, or nullptr.
   [[nodiscard]] const std::string* duplicate_key() const;
 

@@ -29,12 +29,6 @@ struct EncodeOptions {
   ToolCallMemory* memory = nullptr;  // exact bytes of calls that the model wrote; may be nullptr
 };
 
-// A stretch of the prompt's bytes.
-struct TextRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
-
 // An image of the conversation and its placeholder in the prompt.
 struct PromptImage {
   size_t offset = 0;   // of the placeholder in Prompt::text

@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "base/mapped_file.h"
 #include "text/byte_alphabet.h"
+#include "text/markup.h"
 #include "text/pretokenizer.h"
 #include "text/utf8.h"
 
@@ -15,25 +16,25 @@ namespace ps::text {
 namespace {
 
 constexpr int64_t kFileLimitBytes = 64 << 20;
-constexpr std::string_view kBos = "<｜begin▁of▁sentence｜>";
-constexpr std::string_view kEos = "<｜end▁of▁sentence｜>";
 
 // Multimodal slots: ids 128847..129270 and 129279 of the released file.
 bool is_multimodal_slot(std::string_view content) {
-  constexpr std::string_view kNames[] = {"<｜rl_image_pad｜>", "<｜rl_image_start｜>", "<｜deepseek_image｜>",
-                                         "<｜image｜>"};
+  constexpr std::string_view kNames[] = {"<｜rl_image_pad｜>", "<｜rl_image_start｜>", markup::kModelImage,
+                                         markup::kRecipeImage};
   return (content.starts_with("<|place_holder_mm_span_") && content.ends_with("|>")) ||
          std::find(std::begin(kNames), std::end(kNames), content) != std::end(kNames);
 }
 
-// Calls on_gap(piece of text) and on_match(id), in order, for the text cut at every match of the trie.
-template <typename OnGap, typename OnMatch>
-void cut(std::string_view text, const TokenTrie& trie, const OnGap& on_gap, const OnMatch& on_match) {
-  size_t from = 0;
+// Calls on_gap(begin, end) and on_match(id), in order, for text[from..] cut at every match of the trie that
+// is_allowed(begin, end).
+template <typename IsAllowed, typename OnGap, typename OnMatch>
+void cut(std::string_view text, size_t from, const TokenTrie& trie, const IsAllowed& is_allowed, const OnGap& on_gap,
+         const OnMatch& on_match) {
   while (from < text.size()) {
-    const TokenTrie::Match match = trie.find(text, from);
+    TokenTrie::Match match = trie.find(text, from);
+    while (match.id >= 0 && !is_allowed(match.begin, match.end)) match = trie.find(text, match.begin + 1);
     const size_t gap_end = match.id < 0 ? text.size() : match.begin;
-    if (gap_end > from) on_gap(text.substr(from, gap_end - from));
+    if (gap_end > from) on_gap(from, gap_end);
     if (match.id < 0) return;
     on_match(match.id);
     from = match.end;
@@ -50,7 +51,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view json) {
   PS_TRY(TokenizerFile file, parse_tokenizer_file(json));
   std::shared_ptr<Tokenizer> tokenizer(new Tokenizer(std::move(file)));
-  for (const auto& [content, id] : {std::pair{kBos, &tokenizer->bos_}, std::pair{kEos, &tokenizer->eos_}}) {
+  for (const auto& [content, id] :
+       {std::pair{markup::kBos, &tokenizer->bos_}, std::pair{markup::kEos, &tokenizer->eos_}}) {
     const auto found = tokenizer->find_added(content);
     if (!found) return Status::unsupported("added_tokens: " + std::string(content) + " is missing");
     *id = *found;
@@ -115,10 +117,23 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, AddedTokens mode) 
 void Tokenizer::encode(std::string_view text, AddedTokens mode, std::vector<TokenId>& out) const {
   PS_CHECK(text.size() < INT32_MAX, text.size());
   if (mode == AddedTokens::kAsText) return encode_plain(text, out);
+  encode(text, 0, {}, out);
+}
+
+void Tokenizer::encode(std::string_view text, size_t from, std::span<const TextRange> literal,
+                       std::vector<TokenId>& out) const {
+  PS_CHECK(text.size() < INT32_MAX, text.size());
+  const auto is_allowed = [literal](size_t begin, size_t end) {
+    const auto next = std::upper_bound(literal.begin(), literal.end(), begin,
+                                       [](size_t offset, const TextRange& range) { return offset < range.end; });
+    return next == literal.end() || next->begin >= end;
+  };
   const auto append = [&out](TokenId id) { out.push_back(id); };
-  const auto encode_rest = [this, &out](std::string_view rest) { encode_plain(rest, out); };
-  const auto cut_normalized = [&](std::string_view rest) { cut(rest, normalized_trie_, encode_rest, append); };
-  cut(text, raw_trie_, cut_normalized, append);
+  const auto encode_rest = [&](size_t begin, size_t end) { encode_plain(text.substr(begin, end - begin), out); };
+  const auto cut_normalized = [&](size_t begin, size_t end) {
+    cut(text.substr(0, end), begin, normalized_trie_, is_allowed, encode_rest, append);
+  };
+  cut(text, from, raw_trie_, is_allowed, cut_normalized, append);
 }
 
 void Tokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out) const {

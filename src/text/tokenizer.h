@@ -23,6 +23,12 @@
 
 namespace ps::text {
 
+// A stretch of a text, in bytes.
+struct TextRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 enum class AddedTokens {
   kParse,   // control tokens in the text become their ids
   kAsText,  // they are ordinary characters
@@ -41,6 +47,11 @@ class Tokenizer {
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text, AddedTokens mode = AddedTokens::kParse) const;
   // The same, appended to `out`.
   void encode(std::string_view text, AddedTokens mode, std::vector<TokenId>& out) const;
+
+  // Of text[from..]: control tokens are found only where they touch no range of `literal`, the text that users wrote.
+  // The cuts into words do not see those ranges, so text without control tokens has the same ids as in kParse.
+  // REQUIRES: text.size() < 2^31; the ranges are offsets in `text`, ascending and disjoint; some may lie past its end.
+  void encode(std::string_view text, size_t from, std::span<const TextRange> literal, std::vector<TokenId>& out) const;
 
   // Text of the ids; bad UTF-8 becomes U+FFFD, one per maximal broken prefix. Unknown ids give nothing.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
