@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <span>
 
 #include "apps/backend.h"
 #include "apps/commands/commands.h"
@@ -18,6 +20,8 @@
 #include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/mapped_file.h"
+#include "base/sha256.h"
 #include "checkpoint/checkpoint.h"
 #include "server/server.h"
 #include "text/token_map.h"
@@ -56,7 +60,16 @@ class Signals {
   sigset_t set_{};
 };
 
-server::ModelInfo model_info(const Options& options, const checkpoint::Config& config, int64_t max_context) {
+// The same for the same model, program and way of writing prompts.
+Result<std::string> fingerprint_of(const Options& options) {
+  PS_TRY(std::string text, read_file(std::filesystem::path(options.model) / "config.json", int64_t{16} << 20));
+  text += PAGESTATE_VERSION;
+  text += options.server.chat.encoding == text::ChatEncoding::kRecipe ? "recipe" : "model";
+  return "fp_" + sha256_hex(std::as_bytes(std::span(text))).substr(0, 16);
+}
+
+server::ModelInfo model_info(const Options& options, const checkpoint::Config& config, int64_t max_context,
+                             const std::string& fingerprint) {
   server::ModelInfo info;
   info.names = options.served_names;
   if (info.names.empty()) {
@@ -66,6 +79,7 @@ server::ModelInfo model_info(const Options& options, const checkpoint::Config& c
   info.created = static_cast<int64_t>(std::time(nullptr));
   info.max_context = max_context;
   info.vocabulary = static_cast<int32_t>(config.text_config.vocab_size);
+  info.fingerprint = fingerprint;
   return info;
 }
 
@@ -111,17 +125,35 @@ Status serve(Options options) {
          engine::Engine::create(checkpoint, std::move(classes), tokenizer->never_sampled(), *table, engine_options));
   log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", engine->memory().max_context,
                        engine->memory().pages, engine->memory().slots, engine->memory().total_bytes()));
+  PS_TRY(const std::string fingerprint, fingerprint_of(options));
   server::LocalEngine port(*engine);
   options.server.service.max_sequences = engine_options.max_sequences;
   PS_TRY(const auto server,
          server::Server::create(options.server, port, tokenizer,
-                                model_info(options, checkpoint.config(), engine->memory().max_context)));
+                                model_info(options, checkpoint.config(), engine->memory().max_context, fingerprint)));
   PS_RETURN_IF_ERROR(load_weights(checkpoint));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");
   }
   return serve_until_signal(*server, signals, options.drain_seconds);
+}
+
+void declare_chat(CLI::App& command, Options& options) {
+  command
+      .add_option("--default-thinking", options.server.chat.defaults.is_thinking,
+                  "Whether the model thinks where a chat request does not say")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}}))
+      ->default_str("on")
+      ->type_name("on|off");
+  const std::map<std::string, text::ChatEncoding> encodings{{"recipe", text::ChatEncoding::kRecipe},
+                                                            {"model", text::ChatEncoding::kModel}};
+  command
+      .add_option("--chat-encoding", options.server.chat.encoding,
+                  "How conversations become prompts: as the hosted API, or as the encoder beside the model")
+      ->transform(CLI::CheckedTransformer(encodings))
+      ->default_str("recipe")
+      ->type_name("recipe|model");
 }
 
 void declare_http(CLI::App& command, Options& options) {
@@ -163,6 +195,7 @@ void add_serve(CLI::App& program, Work& chosen) {
   command->add_option("--served-model-name", options->served_names,
                       "Names that the model answers to, the first its id; default: the folder's name");
   declare_http(*command, *options);
+  declare_chat(*command, *options);
   declare_engine_options(*command, options->engine);
   declare_backend_option(*command, options->backend);
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

@@ -30,18 +30,16 @@ void append_paragraph(std::string& text, std::string_view more) {
 Result<ContentPart> read_image(const ObjectReader& block) {
   PS_TRY(std::optional<ObjectReader> source, block.inner("source"));
   if (!source.has_value()) return block.error("source", "is required, an object");
-  PS_TRY(std::optional<std::string> type, source->choice("type", {"base64", "url"}));
-  if (!type.has_value()) return source->error("type", "is required; " + legal_values({"base64", "url"}));
+  PS_TRY(const std::string type, source->required_choice("type", {"base64", "url"}));
   ContentPart part{.kind = ContentPart::Kind::kImage};
-  if (*type == "url") {
+  if (type == "url") {
     PS_TRY(part.image_url, source->required_string("url"));
     return part;
   }
-  PS_TRY(std::optional<std::string> media,
-         source->choice("media_type", {"image/jpeg", "image/png", "image/gif", "image/webp"}));
-  if (!media.has_value()) return source->error("media_type", "is required, such as image/png");
+  PS_TRY(const std::string media,
+         source->required_choice("media_type", {"image/jpeg", "image/png", "image/gif", "image/webp"}));
   PS_TRY(const std::string data, source->required_string("data"));
-  part.image_url = "data:" + *media + ";base64," + data;
+  part.image_url = "data:" + media + ";base64," + data;
   return part;
 }
 
@@ -169,9 +167,8 @@ Status read_messages(const ObjectReader& body, std::vector<ChatMessage>& message
   if (items.empty()) return body.error("messages", "at least one message is required");
   for (size_t i = 0; i < items.size(); ++i) {
     PS_TRY(const ObjectReader fields, ObjectReader::of(items[i], item_path("messages", i)));
-    PS_TRY(std::optional<std::string> name, fields.choice("role", {"user", "assistant", "system"}));
-    if (!name.has_value()) return fields.error("role", "is required; " + legal_values({"user", "assistant"}));
-    const Role role = *name == "user" ? Role::kUser : *name == "assistant" ? Role::kAssistant : Role::kSystem;
+    PS_TRY(const std::string name, fields.required_choice("role", {"user", "assistant", "system"}));
+    const Role role = name == "user" ? Role::kUser : name == "assistant" ? Role::kAssistant : Role::kSystem;
     PS_RETURN_IF_ERROR(read_turn(fields, role, messages));
   }
   return {};
@@ -191,7 +188,7 @@ Status read_system(const ObjectReader& body, std::vector<ChatMessage>& messages)
   } else if (value->is_array()) {
     for (size_t i = 0; i < value->items().size(); ++i) {
       PS_TRY(const ObjectReader block, ObjectReader::of(value->items()[i], item_path("system", i)));
-      PS_TRY(std::optional<std::string> type, block.choice("type", {"text"}));
+      PS_RETURN_IF_ERROR(block.choice("type", {"text"}).status());
       PS_TRY(std::string text, block.required_string("text"));
       add_system_text(std::move(text), system);
     }
@@ -237,12 +234,11 @@ Status read_tool_choice(const ObjectReader& body, AnthropicRequest& request) {
   using Kind = text::ToolChoice::Kind;
   PS_TRY(std::optional<ObjectReader> choice, body.inner("tool_choice"));
   if (!choice.has_value()) return {};
-  PS_TRY(std::optional<std::string> type, choice->choice("type", {"auto", "any", "tool", "none"}));
-  if (!type.has_value()) return choice->error("type", "is required; " + legal_values({"auto", "any", "tool", "none"}));
+  PS_TRY(const std::string type, choice->required_choice("type", {"auto", "any", "tool", "none"}));
   text::ToolChoice& result = request.chat.tool_choice;
-  if (*type == "any") result.kind = Kind::kRequired;
-  if (*type == "none") result.kind = Kind::kNone;
-  if (*type == "tool") {
+  if (type == "any") result.kind = Kind::kRequired;
+  if (type == "none") result.kind = Kind::kNone;
+  if (type == "tool") {
     result.kind = Kind::kNamed;
     PS_TRY(result.name, choice->required_string("name"));
   }
@@ -256,11 +252,8 @@ Result<std::optional<bool>> read_thinking(const ObjectReader& body, text::Reason
   std::optional<bool> is_thinking;
   PS_TRY(std::optional<ObjectReader> thinking, body.inner("thinking"));
   if (thinking.has_value()) {
-    PS_TRY(std::optional<std::string> type, thinking->choice("type", {"enabled", "adaptive", "disabled"}));
-    if (!type.has_value()) {
-      return thinking->error("type", "is required; " + legal_values({"enabled", "adaptive", "disabled"}));
-    }
-    is_thinking = *type != "disabled";
+    PS_TRY(const std::string type, thinking->required_choice("type", {"enabled", "adaptive", "disabled"}));
+    is_thinking = type != "disabled";
     // Checked, not enforced: the effort is what the model knows.
     PS_RETURN_IF_ERROR(thinking->integer("budget_tokens", 1, std::numeric_limits<int64_t>::max()).status());
   }

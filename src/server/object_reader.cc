@@ -120,11 +120,17 @@ Result<std::vector<std::string>> ObjectReader::strings(std::string_view key, siz
 
 Result<std::optional<std::string>> ObjectReader::choice(std::string_view key,
                                                         std::initializer_list<std::string_view> legal) const {
-  PS_TRY(std::optional<std::string> value, string(key));
-  if (value.has_value() && std::find(legal.begin(), legal.end(), *value) == legal.end()) {
-    return error(key, "\"" + *value + "\" is not supported; " + legal_values(legal));
-  }
-  return value;
+  if (!has(key)) return std::optional<std::string>();
+  PS_TRY(std::string value, required_choice(key, legal));
+  return std::optional(std::move(value));
+}
+
+Result<std::string> ObjectReader::required_choice(std::string_view key,
+                                                  std::initializer_list<std::string_view> legal) const {
+  if (!has(key)) return error(key, "is required; " + legal_values(legal));
+  PS_TRY(std::string value, required_string(key));
+  if (std::find(legal.begin(), legal.end(), value) != legal.end()) return value;
+  return error(key, "\"" + value + "\" is not supported; " + legal_values(legal));
 }
 
 }  // namespace ps::server

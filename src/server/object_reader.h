@@ -48,6 +48,8 @@ class ObjectReader : public JsonFields {
   // A string that must be one of `legal`.
   [[nodiscard]] Result<std::optional<std::string>> choice(std::string_view key,
                                                           std::initializer_list<std::string_view> legal) const;
+  [[nodiscard]] Result<std::string> required_choice(std::string_view key,
+                                                    std::initializer_list<std::string_view> legal) const;
 
  private:
   explicit ObjectReader(JsonFields fields) : JsonFields(std::move(fields)) {}

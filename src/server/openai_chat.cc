@@ -1,8 +1,7 @@
 #include "server/openai_chat.h"
 
-#include <cmath>
-
 #include "base/json.h"
+#include "server/openai_json.h"
 #include "server/responder.h"
 #include "text/utf8.h"
 
@@ -14,12 +13,9 @@ using text::ParserEvent;
 
 JsonWriter compact() { return JsonWriter(JsonWriter::Style::kCompact); }
 
-// What stands for no probability at all, as in the original API: JSON has no infinity.
-constexpr double kLeastLogprob = -9999;
-
 void write_token(JsonWriter& json, const std::string& bytes, float logprob) {
   json.key("token").string(text::lossy_utf8(bytes));
-  json.key("logprob").real(std::isfinite(logprob) ? logprob : kLeastLogprob);
+  json.key("logprob").real(json_logprob(logprob));
   json.key("bytes").begin_array();
   for (const char byte : bytes) json.integer(static_cast<unsigned char>(byte));
   json.end_array();

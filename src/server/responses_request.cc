@@ -22,15 +22,14 @@ std::string compact(const JsonValue& value) {
 ContentPart text_part(std::string text) { return {.kind = ContentPart::Kind::kText, .text = std::move(text)}; }
 
 Result<ContentPart> read_part(const ObjectReader& part) {
-  PS_TRY(std::optional<std::string> type,
-         part.choice("type", {"input_text", "output_text", "text", "refusal", "input_image"}));
-  if (!type.has_value()) return part.error("type", "is required, such as input_text");
-  if (*type == "input_image") {
+  PS_TRY(const std::string type,
+         part.required_choice("type", {"input_text", "output_text", "text", "refusal", "input_image"}));
+  if (type == "input_image") {
     ContentPart image{.kind = ContentPart::Kind::kImage};
     PS_TRY(image.image_url, part.required_string("image_url"));
     return image;
   }
-  PS_TRY(std::string text, part.required_string(*type == "refusal" ? "refusal" : "text"));
+  PS_TRY(std::string text, part.required_string(type == "refusal" ? "refusal" : "text"));
   return text_part(std::move(text));
 }
 
@@ -57,16 +56,13 @@ ChatMessage& assistant_turn(std::vector<ChatMessage>& messages) {
 }
 
 Status read_message(const ObjectReader& item, std::vector<ChatMessage>& messages) {
-  PS_TRY(std::optional<std::string> role, item.choice("role", {"user", "assistant", "system", "developer"}));
-  if (!role.has_value()) {
-    return item.error("role", "is required; " + legal_values({"user", "assistant", "system", "developer"}));
-  }
-  if (*role == "assistant") {
+  PS_TRY(const std::string role, item.required_choice("role", {"user", "assistant", "system", "developer"}));
+  if (role == "assistant") {
     ChatMessage& turn = assistant_turn(messages);
     turn.has_content = true;
     return read_content(item, "content", turn.content);
   }
-  ChatMessage message{.role = *role == "user" ? Role::kUser : Role::kSystem, .has_content = true};
+  ChatMessage message{.role = role == "user" ? Role::kUser : Role::kSystem, .has_content = true};
   PS_RETURN_IF_ERROR(read_content(item, "content", message.content));
   messages.push_back(std::move(message));
   return {};
@@ -185,12 +181,11 @@ Status read_tool_choice(const ObjectReader& body, ResponsesRequest& request) {
   text::ToolChoice& choice = request.chat.tool_choice;
   request.echo.tool_choice = compact(*value);
   if (value->is_string()) {
-    PS_TRY(const std::optional<std::string> name, body.choice("tool_choice", {"auto", "none", "required"}));
-    choice.kind = *name == "none" ? Kind::kNone : *name == "required" ? Kind::kRequired : Kind::kAuto;
+    PS_TRY(const std::string name, body.required_choice("tool_choice", {"auto", "none", "required"}));
+    choice.kind = name == "none" ? Kind::kNone : name == "required" ? Kind::kRequired : Kind::kAuto;
   } else {
     PS_TRY(const ObjectReader fields, ObjectReader::of(*value, "tool_choice"));
-    PS_TRY(const std::optional<std::string> type, fields.choice("type", {"function"}));
-    if (!type.has_value()) return fields.error("type", "is required; " + legal_values({"function"}));
+    PS_RETURN_IF_ERROR(fields.required_choice("type", {"function"}).status());
     choice.kind = Kind::kNamed;
     PS_TRY(choice.name, fields.required_string("name"));
   }
@@ -228,11 +223,10 @@ Status read_text_format(const ObjectReader& body, ResponsesRequest& request) {
   if (!text.has_value()) return {};
   PS_TRY(const std::optional<ObjectReader> format, text->inner("format"));
   if (!format.has_value()) return {};
-  PS_TRY(const std::optional<std::string> type, format->choice("type", {"text", "json_object"}));
-  if (!type.has_value()) return format->error("type", "is required; " + legal_values({"text", "json_object"}));
-  request.chat.response_format.type = *type;
-  if (*type == "json_object") request.chat.response_format.kind = text::ResponseFormat::Kind::kJsonObject;
-  request.echo.text = R"({"format":{"type":")" + *type + R"("}})";
+  PS_TRY(const std::string type, format->required_choice("type", {"text", "json_object"}));
+  request.chat.response_format.type = type;
+  if (type == "json_object") request.chat.response_format.kind = text::ResponseFormat::Kind::kJsonObject;
+  request.echo.text = R"({"format":{"type":")" + type + R"("}})";
   return {};
 }
 
