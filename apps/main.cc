@@ -19,6 +19,8 @@ int run(int argc, char** argv) {
   ps::apps::add_devices(program, chosen);
   ps::apps::add_generate(program, chosen);
   ps::apps::add_tokenize(program, chosen);
+  ps::apps::add_prompt(program, chosen);
+  ps::apps::add_parse(program, chosen);
   ps::apps::add_make_checkpoint(program, chosen);
   ps::apps::add_validate(program, chosen);
   ps::apps::add_bench(program, chosen);

@@ -15,6 +15,8 @@ void add_inspect(CLI::App& program, Work& chosen);
 void add_devices(CLI::App& program, Work& chosen);
 void add_generate(CLI::App& program, Work& chosen);
 void add_tokenize(CLI::App& program, Work& chosen);  // tokenize and detokenize
+void add_prompt(CLI::App& program, Work& chosen);
+void add_parse(CLI::App& program, Work& chosen);
 void add_make_checkpoint(CLI::App& program, Work& chosen);
 void add_validate(CLI::App& program, Work& chosen);
 void add_bench(CLI::App& program, Work& chosen);  // bench serve

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/commands/commands.h"
+#include "apps/tokenizer_source.h"
 #include "base/json.h"
 #include "base/macros.h"
 #include "text/tokenizer.h"
@@ -19,25 +20,10 @@ using text::TokenId;
 using text::Tokenizer;
 
 struct Options {
-  std::string tokenizer;  // path of a tokenizer.json
-  std::string model;      // folder that holds one
+  TokenizerSource source;
   bool no_added_tokens = false;
   bool skip_special = false;
 };
-
-void add_source_options(CLI::App& command, Options& options) {
-  auto* file = command.add_option("--tokenizer", options.tokenizer, "A tokenizer.json");
-  auto* folder = command.add_option("--model", options.model, "A checkpoint folder, whose tokenizer.json is read");
-  file->excludes(folder);
-}
-
-Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const Options& options) {
-  if (options.tokenizer.empty() && options.model.empty()) {
-    return Status::invalid("no tokenizer given; legal: --tokenizer PATH or --model DIR");
-  }
-  if (!options.tokenizer.empty()) return Tokenizer::load(options.tokenizer);
-  return Tokenizer::load(std::filesystem::path(options.model) / "tokenizer.json");
-}
 
 Result<std::string> encode_line(const Tokenizer& tokenizer, const std::string& line, text::AddedTokens mode) {
   PS_TRY(const JsonValue value, JsonValue::parse(line));
@@ -95,23 +81,23 @@ void add_tokenize(CLI::App& program, Work& chosen) {
   const auto options = std::make_shared<Options>();
 
   CLI::App* tokenize = program.add_subcommand("tokenize", "Texts (one JSON string per line) to token ids");
-  add_source_options(*tokenize, *options);
+  options->source.add_options(*tokenize);
   tokenize->add_flag("--no-added-tokens", options->no_added_tokens,
                      "Read control tokens such as <think> as plain characters");
   tokenize->callback([&chosen, options] {
     chosen = [options]() -> Status {
-      PS_TRY(const auto tokenizer, load_tokenizer(*options));
+      PS_TRY(const auto tokenizer, options->source.load());
       const auto mode = options->no_added_tokens ? text::AddedTokens::kAsText : text::AddedTokens::kParse;
       return convert_lines([&](const std::string& line) { return encode_line(*tokenizer, line, mode); });
     };
   });
 
   CLI::App* detokenize = program.add_subcommand("detokenize", "Token ids (one JSON array per line) to JSON strings");
-  add_source_options(*detokenize, *options);
+  options->source.add_options(*detokenize);
   detokenize->add_flag("--skip-special", options->skip_special, "Leave out tokens that the file flags special");
   detokenize->callback([&chosen, options] {
     chosen = [options]() -> Status {
-      PS_TRY(const auto tokenizer, load_tokenizer(*options));
+      PS_TRY(const auto tokenizer, options->source.load());
       return convert_lines(
           [&](const std::string& line) { return decode_line(*tokenizer, line, options->skip_special); });
     };

@@ -49,6 +49,42 @@ TEST(JsonValue, DuplicateKeysAreKeptAndTheLastOneWins) {
   EXPECT_EQ(parsed(R"({"a": 1, "A": 3})").duplicate_key(), nullptr);
 }
 
+TEST(JsonValue, MergedMembersStandAtTheirFirstPlaceWithTheirLastValue) {
+  const JsonValue object = parsed(R"({"a": 1, "b": 2, "a": 3, "c": 4, "b": 5})");
+  std::string text;
+  for (const auto& [name, value] : object.merged_members()) text.append(name).append(value->text());
+  EXPECT_EQ(text, "a3b5c4");
+}
+
+TEST(JsonValue, SamenessIgnoresSpellingAndOrderButNotValues) {
+  const auto same = [](std::string_view a, std::string_view b) { return is_same_json(parsed(a), parsed(b)); };
+  EXPECT_TRUE(same(R"({"a": 1, "b": [true, null]})", R"({"b":[true,null],"a":1})"));
+  EXPECT_TRUE(same(R"({"a": 1, "a": 2})", R"({"a": 2})"));
+  EXPECT_TRUE(same("\"\\u00e9\"", "\"\u00e9\""));
+  EXPECT_TRUE(same("1", "1.0"));
+  EXPECT_TRUE(same("1e2", "100"));
+  EXPECT_FALSE(same("9007199254740993", "9007199254740992"));
+  EXPECT_FALSE(same("1", "\"1\""));
+  EXPECT_FALSE(same("[1, 2]", "[2, 1]"));
+  EXPECT_FALSE(same("[1]", "[1, 1]"));
+  EXPECT_FALSE(same("true", "false"));
+  EXPECT_FALSE(same(R"({"a": 1})", R"({"b": 1})"));
+  EXPECT_FALSE(same(R"({"a": 1})", R"({"a": 1, "b": 1})"));
+}
+
+TEST(JsonWriter, AStringWrittenInPartsIsTheStringWrittenAtOnce) {
+  std::string text;
+  for (int c = 0; c < 256; ++c) text += static_cast<char>(c);
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    std::string parts = "\"";
+    append_json_escaped(parts, std::string_view(text).substr(0, cut));
+    append_json_escaped(parts, std::string_view(text).substr(cut));
+    std::string whole;
+    append_json_string(whole, text);
+    ASSERT_EQ(parts + "\"", whole) << cut;
+  }
+}
+
 TEST(JsonValue, IntegersAreExact) {
   EXPECT_EQ(parsed("9007199254740993").integer().value(), 9007199254740993);  // 2^53 + 1
   EXPECT_EQ(parsed("9223372036854775807").integer().value(), std::numeric_limits<int64_t>::max());

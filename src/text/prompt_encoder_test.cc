@@ -218,8 +218,8 @@ TEST(PromptPitfalls, AnUnfinishedAnswerStaysOpen) {
 }
 
 TEST(PromptPitfalls, AnUnfinishedThoughtStaysOpen) {
-  const std::string messages =
-      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "reasoning_content": "Let me</think>"}])";
+  const std::string messages = R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": "", "reasoning_content": "Let me</think>"}])";
   for (const ChatEncoding encoding : {ChatEncoding::kRecipe, ChatEncoding::kModel}) {
     const Prompt prompt = encode_text(messages, R"(, "continue_final_message": true)", encoding);
     EXPECT_THAT(prompt.text, EndsWith("<｜Assistant｜><think>Let me</think>"));

@@ -44,6 +44,22 @@ printf '"Hello world"\n"\\u00e9\\n"\n' > "$work/texts"
 "$program" detokenize --model "$nano" < "$work/tokens" > "$work/back"
 [ "$(head -1 "$work/back")" = '"Hello world"' ] || fail "detokenize: $(cat "$work/back")"
 
+# A request to its prompt, its ids, or the body of its error; the model's text to a message.
+echo '{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": "none"}' > "$work/request"
+[ "$("$program" prompt --request "$work/request")" = "<｜begin▁of▁sentence｜><｜User｜>Hi<｜Assistant｜></think>" ] || fail "prompt"
+"$program" prompt --request "$work/request" --ids --model "$nano" > "$work/ids"
+"$program" detokenize --model "$nano" < "$work/ids" | grep -qF '<｜User｜>Hi<｜Assistant｜></think>' || fail "prompt --ids"
+code=0
+echo '{"model": "m", "messages": []}' | "$program" prompt --request - --chat-encoding model > "$work/out" 2> /dev/null || code=$?
+[ "$code" = 1 ] || fail "a refused request: exit code $code, expected 1"
+[ "$(cat "$work/out")" = '{"error":{"message":"Empty input messages","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}' ] ||
+  fail "the body of a refusal: $(cat "$work/out")"
+[ "$(printf 'r</think>a' | "$program" parse --start reasoning)" = '{"message": {"role": "assistant", "content": "a", "reasoning_content": "r"}, "finish_reason": "stop"}' ] ||
+  fail "parse"
+refused "recipe and model" prompt --request "$work/request" --chat-encoding v4
+refused "--tokenizer PATH or --model DIR" prompt --request "$work/request" --ids
+refused "legal are reasoning" parse --start thinking
+
 # A read-only folder works, and nothing is written into it.
 cp -r "$nano" "$work/read_only"
 chmod -R a-w "$work/read_only"
@@ -51,7 +67,7 @@ chmod -R a-w "$work/read_only"
 
 # Refusals name the thing and the legal values.
 "$program" --version | grep -q '^pagestate ' || fail "--version"
-for command in inspect devices generate tokenize detokenize make-checkpoint validate; do
+for command in inspect devices generate tokenize detokenize prompt parse make-checkpoint validate; do
   "$program" "$command" --help > "$work/out" || fail "$command --help"
   grep -q -- --help "$work/out" || fail "$command --help prints no options"
 done
