@@ -1,5 +1,5 @@
-// pagestate serve: the HTTP server over one engine. Prints one line with its address when it is ready; SIGTERM and SIGINT
-// let running requests finish, a second signal does not wait for them.
+// pagestate serve: the HTTP server over one engine. Prints one line with its address when it is ready; SIGTERM and
+// SIGINT let running requests finish, a second signal does not wait for them.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>

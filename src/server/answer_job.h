@@ -1,8 +1,8 @@
 // One generating request from its submission to the end of its answer: the sink of its sequences, their text, and the
 // responder. What the answer looks like is the business of an AnswerFormat, one per surface.
 //
-// The client going away cancels the sequences. Parts of several sequences that one step brought leave together. A complete
-// answer is written on a worker, since it can be large.
+// The client going away cancels the sequences. Parts of several sequences that one step brought leave together. A
+// complete answer is written on a worker, since it can be large.
 // Threading: the I/O thread, but AnswerFormat::whole().
 #pragma once
 

@@ -157,8 +157,7 @@ void EngineService::run() {
       busy_since_ns_ = now_ns();
       run_commands(commands);
       commands.clear();
-      if (engine_.has_work()) step();
-      publish();
+      engine_.has_work() ? step() : publish();
     }
   } catch (const std::exception& error) {
     fail(error.what());
@@ -197,6 +196,7 @@ void EngineService::step() {
   collect_progress(*batch);
   batch->seconds = std::chrono::duration<double>(batch->at - start).count();
   figures_.last_step_us = static_cast<int64_t>(batch->seconds * 1e6);
+  publish();  // who hears of the step finds its figures
   io_.post([this, batch] { deliver(*batch); });
 }
 

@@ -1,8 +1,8 @@
 // One answer as text: ids in, text deltas out, with stop strings cut and log-probabilities kept in step with the text.
 // Every surface stands on it; it knows no HTTP and no engine thread, only the engine's events.
 //
-// Text comes out in whole characters (text/detokenizer.h); what may become a stop string is held back. A token's details
-// come out with the last of its text. Tokens that never became text give details at the end and no usage.
+// Text comes out in whole characters (text/detokenizer.h); what may become a stop string is held back. A token's
+// details come out with the last of its text. Tokens that never became text give details at the end and no usage.
 // Threading: one thread at a time; the tokenizer outlives it.
 #pragma once
 

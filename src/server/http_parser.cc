@@ -60,11 +60,11 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
       const size_t taken = pending_.size() - pending_before;
       pending_.erase(0, used);
       if (state == State::kBody && pending_.empty()) pending_.shrink_to_fit();
-      if (pending_.size() >= room()) overflow();
+      if (pending_.size() >= room()) overflow(pending_);
       return taken;
     }
     pending_.assign(bytes.substr(used, room()));
-    if (bytes.size() - used > pending_.size() || pending_.size() >= room()) overflow();
+    if (bytes.size() - used > pending_.size() || pending_.size() >= room()) overflow(pending_);
     return bytes.size();
   }
 
@@ -79,10 +79,11 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
     state = State::kFailed;
   }
 
-  void overflow() {
+  void overflow(std::string_view unread) {
     if (state == State::kBody) return fail(ApiError::http(400, "a chunk header or trailer is too long"));
     if (state != State::kHeader) return;
-    if (!has_request_line_) return fail(too_long_target(limits_.target_bytes));
+    if (!has_request_line_ && unread.find('\n') == std::string_view::npos)
+      return fail(too_long_target(limits_.target_bytes));
     fail(too_long_head());
   }
 
@@ -94,7 +95,7 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
     if (error == http::error::body_limit) {
       return fail(ApiError::http(413, "the body is longer than " + std::to_string(limits_.body_bytes) + " bytes"));
     }
-    if (error == http::error::header_limit) return overflow();
+    if (error == http::error::header_limit) return overflow(input);
     if (error == http::error::bad_version && input.find("HTTP/") != std::string_view::npos) {
       return fail(ApiError::http(505, "the HTTP version is not supported; legal values are HTTP/1.1 and HTTP/1.0"));
     }

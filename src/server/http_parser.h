@@ -1,5 +1,5 @@
-// One HTTP/1.x request out of bytes that arrive in any pieces, within limits. The grammar is Beast's; this file's .cc is
-// the only one that sees that library. No sockets: the connection feeds bytes, fuzzers do too.
+// One HTTP/1.x request out of bytes that arrive in any pieces, within limits. The grammar is Beast's; this file's .cc
+// is the only one that sees that library. No sockets: the connection feeds bytes, fuzzers do too.
 // Threading: one thread at a time.
 #pragma once
 

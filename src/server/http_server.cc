@@ -147,7 +147,7 @@ class HttpServer::Exchange final : public Responder {
   void start_stream(std::function<std::string()> comment) override;
   void send(std::string_view events) override;
   void end_stream() override;
-  void on_gone(std::function<void()> function) override { gone_ = std::move(function); }
+  void on_gone(std::function<void()> function) override;
   [[nodiscard]] bool is_open() const override { return !is_done_; }
 
   [[nodiscard]] bool has_listener() const { return gone_ != nullptr; }
@@ -231,9 +231,21 @@ void HttpServer::Exchange::start_stream(std::function<std::string()> comment) {
   last_sent_ = Clock::now();
 }
 
+void HttpServer::Exchange::on_gone(std::function<void()> function) {
+  gone_ = std::move(function);
+  const auto connection = connection_.lock();
+  if (gone_ == nullptr || is_done_ || connection == nullptr || !connection->has_ended_) return;
+  // The client ended while nobody listened.
+  asio::post(connection->server_.loop_->context, [connection] { connection->lose(); });
+}
+
 void HttpServer::Exchange::send(std::string_view events) {
   const auto connection = connection_.lock();
   if (is_done_ || !is_stream_ || connection == nullptr || events.empty()) return;
+  // Asked before the new bytes join: one large event is no sign of a slow reader.
+  if (static_cast<int64_t>(connection->pending_bytes()) > connection->server_.options_.max_pending_bytes) {
+    return connection->drop_slow_reader();
+  }
   sent_bytes_ += std::ssize(events);
   last_sent_ = Clock::now();
   if (request_->version_minor == 0) {
@@ -242,9 +254,6 @@ void HttpServer::Exchange::send(std::string_view events) {
     std::string chunk = fmt::format("{:x}\r\n", events.size());
     chunk.append(events).append("\r\n");
     connection->queue(chunk, {});
-  }
-  if (static_cast<int64_t>(connection->pending_bytes()) > connection->server_.options_.max_pending_bytes) {
-    connection->drop_slow_reader();
   }
 }
 
@@ -481,28 +490,6 @@ void HttpServer::Connection::check_time(Clock::time_point now) {
     default:
       if (waited > duration_of(options.idle_seconds)) close();
   }
-}
-
-Status check(const HttpOptions& options) {
-  const auto refuse = [](std::string_view name, auto value, std::string_view legal) {
-    return Status::invalid(fmt::format("{} is {}; legal values are {}", name, value, legal));
-  };
-  if (options.port < 0 || options.port > 65535) return refuse("port", options.port, "0 (any free one) to 65535");
-  if (options.max_connections < 1) return refuse("max-connections", options.max_connections, "1 or more");
-  if (options.limits.body_bytes < 1) return refuse("max-body", options.limits.body_bytes, "1 or more");
-  if (options.limits.header_bytes < 1024 || options.limits.header_bytes > (1 << 20)) {
-    return refuse("max-header", options.limits.header_bytes, "1024 to 1048576");
-  }
-  if (options.max_pending_bytes < 1) return refuse("max-pending", options.max_pending_bytes, "1 or more");
-  const std::pair<const char*, double> times[] = {{"header-seconds", options.header_seconds},
-                                                  {"body-seconds", options.body_seconds},
-                                                  {"idle-seconds", options.idle_seconds},
-                                                  {"write-seconds", options.write_seconds},
-                                                  {"keep-alive-seconds", options.keep_alive_seconds}};
-  for (const auto& [name, seconds] : times) {
-    if (!(seconds > 0 && seconds <= 86400)) return refuse(name, seconds, "above 0, at most 86400");
-  }
-  return {};
 }
 
 HttpServer::HttpServer(const HttpOptions& options, HttpHandler& handler)

@@ -1,7 +1,7 @@
 // What is counted, and its text for Prometheus. Names begin with "pagestate_" and end in their unit.
 //
-// Owns the registry. Counts that the engine keeps itself (steps, rows, preemptions) are taken over from its figures when
-// the text is asked for. Threading: every method from any thread.
+// Owns the registry. Counts that the engine keeps itself (steps, rows, preemptions) are taken over from its figures
+// when the text is asked for. Threading: every method from any thread.
 #pragma once
 
 #include <cstdint>

@@ -27,8 +27,9 @@ class Responder {
   // Ends the stream.
   virtual void end_stream() = 0;
 
-  // What to do when nobody waits for the answer any more: the client went away, was dropped, or the server stops. Called
-  // at most once, never after the answer is complete. Replaces an earlier function.
+  // What to do when nobody waits for the answer any more: the client went away, was dropped, or the server stops.
+  // Called at most once, never inside another call of the responder, never after the answer is complete. Replaces an
+  // earlier function.
   virtual void on_gone(std::function<void()> function) = 0;
   // Whether somebody still waits for the answer.
   [[nodiscard]] virtual bool is_open() const = 0;

@@ -1,5 +1,5 @@
-// The fields that every generating surface of the OpenAI family shares, read from a request. Check order and the words of
-// errors follow encoding.md 5.1 and 5.3. Pure; any thread.
+// The fields that every generating surface of the OpenAI family shares, read from a request. Check order and the words
+// of errors follow encoding.md 5.1 and 5.3. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Finds stop strings in text that arrives in any pieces. Text that may still become a stop string is held back, so that
-// no part of one is ever shown; everything else flows on at once. The match that ends first counts; among those that end
-// together, the first in the list. The result does not depend on the pieces.
+// Finds stop strings in text that arrives in any pieces. Text that may still become a stop string is held back, so
+// that no part of one is ever shown; everything else flows on at once. The match that ends first counts; among those
+// that end together, the first in the list. The result does not depend on the pieces.
 // Threading: one thread at a time.
 #pragma once
 
