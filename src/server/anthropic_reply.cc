@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "server/responder.h"
+#include "text/utf8.h"
 
 namespace ps::server {
 
@@ -251,7 +252,7 @@ std::string anthropic_error_body(const ApiError& error) {
   JsonWriter json = compact();
   json.begin_object().key("type").string("error").key("error").begin_object();
   json.key("type").string(error_type(error.status));
-  json.key("message").string(error.message);
+  json.key("message").string(text::lossy_utf8(error.message));
   return std::move(json.end_object().end_object()).text();
 }
 

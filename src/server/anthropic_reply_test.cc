@@ -44,7 +44,8 @@ TEST(AnthropicStream, ThoughtTextAndCallAreBlocksInOrder) {
       ElementsAre(
           R"(message_start {"type":"message_start","message":{"id":"msg_abc","type":"message","role":"assistant",)"
           R"("model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":6,)"
-          R"("cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0,"service_tier":"standard"}}})",
+          R"("cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0,)"
+          R"("service_tier":"standard"}}})",
           R"(content_block_start {"type":"content_block_start","index":0,"content_block":{"type":"thinking",)"
           R"("thinking":"","signature":""}})",
           R"(ping {"type":"ping"})",
@@ -64,7 +65,8 @@ TEST(AnthropicStream, ThoughtTextAndCallAreBlocksInOrder) {
           R"("partial_json":"}"}})",
           stop_block(2),
           R"(message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},)"
-          R"("usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":7}})",
+          R"("usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,)"
+          R"("output_tokens":7}})",
           R"(message_stop {"type":"message_stop"})"));
 }
 

@@ -17,7 +17,8 @@ using text::Role;
 
 constexpr size_t kMaxStops = 16;
 constexpr std::string_view kUnsupportedDocument = "[Unsupported Document]";
-// A line that one client puts before its system prompt; it changes with every request and would defeat the prefix cache.
+// A line that one client puts before its system prompt; it changes with every request, and no prefix would ever be
+// found in the cache.
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 ContentPart text_part(std::string text) { return {.kind = ContentPart::Kind::kText, .text = std::move(text)}; }
@@ -102,7 +103,7 @@ Result<text::ToolCall> read_tool_use(const ObjectReader& block) {
   PS_TRY(call.name, block.required_string("name"));
   const JsonValue* input = block.find("input");
   if (input != nullptr && !input->is_object()) return block.error("input", expected("an object", *input));
-  call.arguments = input == nullptr ? "{}" : JsonWriter().value(*input).text();
+  call.arguments = input == nullptr ? "{}" : JsonWriter(JsonWriter::Style::kCompact).value(*input).text();
   return call;
 }
 
@@ -211,7 +212,7 @@ Result<text::ToolDefinition> read_tool(const ObjectReader& tool) {
   PS_TRY(std::optional<std::string> description, tool.string("description"));
   const JsonValue* schema = tool.find("input_schema");
   if (schema == nullptr || !schema->is_object()) return tool.error("input_schema", "is required, an object");
-  JsonWriter function;
+  JsonWriter function(JsonWriter::Style::kCompact);
   function.begin_object();
   function.key("name").string(definition.name);
   if (description.has_value()) function.key("description").string(*description);
@@ -252,8 +253,8 @@ Result<std::optional<bool>> read_thinking(const ObjectReader& body, text::Reason
   std::optional<bool> is_thinking;
   PS_TRY(std::optional<ObjectReader> thinking, body.inner("thinking"));
   if (thinking.has_value()) {
-    PS_TRY(const std::string type, thinking->required_choice("type", {"enabled", "adaptive", "disabled"}));
-    is_thinking = type != "disabled";
+    PS_TRY(std::string type, thinking->required_choice("type", {"enabled", "adaptive", "disabled"}));
+    is_thinking = std::string_view(type) != "disabled";
     // Checked, not enforced: the effort is what the model knows.
     PS_RETURN_IF_ERROR(thinking->integer("budget_tokens", 1, std::numeric_limits<int64_t>::max()).status());
   }

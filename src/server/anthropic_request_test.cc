@@ -86,7 +86,7 @@ TEST(AnthropicRequest, BlocksOfEveryKind) {
                           "user:Look|image data:image/png;base64,AAAA|image https://x/y.png|[Unsupported Document]",
                           R"(assistant[one
 
-two]:I call call t1 f{"a": 1.5})",
+two]:I call call t1 f{"a":1.5})",
                           "tool(t1):r|[Unsupported Document]"));
 }
 

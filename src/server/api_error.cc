@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "text/utf8.h"
 
 namespace ps::server {
 namespace {
@@ -76,7 +77,7 @@ std::string error_body(const ApiError& error) {
     json.key(key);
     text.empty() ? json.null() : json.string(text);
   };
-  json.begin_object().key("error").begin_object().key("message").string(error.message);
+  json.begin_object().key("error").begin_object().key("message").string(text::lossy_utf8(error.message));
   text_or_null("type", error.type);
   text_or_null("param", error.param);
   text_or_null("code", error.code);

@@ -1,4 +1,4 @@
-// From a conversation to the answer of a chat surface: prompt, sequences, parser, reply (design 3, the way of the data).
+// From a conversation to the answer of a chat surface: prompt, sequences, parser, reply.
 //
 // What differs between surfaces lies behind ChatReply; what is alike lies here: images and schemas are refused, several
 // answers are sequences of one prompt, the exact text of calls is remembered for the next turn (pitfalls F8), and an

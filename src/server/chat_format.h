@@ -1,6 +1,7 @@
 // The AnswerFormat of every chat surface: text through the output parser into a ChatReply.
 //
-// Ends a sequence at a stop string, at the end of its block of calls, and after its first call where only one is wanted.
+// Ends a sequence at a stop string, at the end of its block of calls, and after its first call where only one is
+// wanted.
 // Threading: the I/O thread, but whole().
 #pragma once
 

@@ -1,9 +1,9 @@
 // What a chat surface does with the model's parsed output: turn it into the bytes that its clients read, as a stream of
 // server-sent events or as one body. One reply object serves one request with all of its choices.
 //
-// The caller drives: start() once, deliver() as text arrives, finish() once per choice; after the last one the answer is
-// complete. fail() may take the place of everything that is still to come. What a call appends to `out` is ready to be
-// sent; a reply that is no stream appends its body in the last finish() only.
+// The caller drives: start() once, deliver() as text arrives, finish() once per choice; after the last one the answer
+// is complete. fail() may take the place of everything that is still to come. What a call appends to `out` is ready to
+// be sent; a reply that is no stream appends its body in the last finish() only.
 // Must not know: sockets, the engine, how text is parsed. Threading: one thread at a time.
 #pragma once
 

@@ -142,7 +142,7 @@ Status read_instructions(const ObjectReader& body, ResponsesRequest& request) {
 Result<text::ToolDefinition> read_function(const ObjectReader& tool) {
   text::ToolDefinition definition;
   PS_TRY(definition.name, tool.required_string("name"));
-  JsonWriter function;
+  JsonWriter function(JsonWriter::Style::kCompact);
   function.begin_object().key("name").string(definition.name);
   PS_TRY(const std::optional<std::string> description, tool.string("description"));
   if (description.has_value()) function.key("description").string(*description);

@@ -1,9 +1,9 @@
 // The body of POST /v1/responses (OpenAI), read into the conversation that every surface shares (encoding.md 3.5).
 //
 // Nothing is stored between requests: a body that refers to an earlier response or to a stored conversation is refused,
-// "store" is ignored and answered with false. Thoughts travel in reasoning items, as text, and as "encrypted_content" for
-// clients that keep only that; the latter is the text behind a prefix, not a secret. Neighbouring items of the assistant
-// are one turn. Tools that are not functions are left out; the answer's "tools" shows which are in force.
+// "store" is ignored and answered with false. Thoughts travel in reasoning items, as text, and as "encrypted_content"
+// for clients that keep only that; the latter is the text behind a prefix, not a secret. Neighbouring items of the
+// assistant are one turn. Tools that are not functions are left out; the answer's "tools" shows which are in force.
 // Errors are always `invalid`. Must not know: HTTP, the engine. Threading: pure functions.
 #pragma once
 
