@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -12,6 +13,7 @@ namespace ps::server {
 namespace {
 
 using text::ParserEvent;
+using Section = text::OutputParser::Section;
 
 text::OutputEnd output_end(AnswerEnd end) {
   switch (end) {
@@ -42,18 +44,22 @@ bool ChatFormat::take(size_t index, const Generation& generation, TextDelta delt
   }
   if (!std::exchange(has_started_, true)) reply_->start(usage(), out);
   count(choice, generation);
-  const std::vector<ReplyToken> tokens = reply_tokens(choice, generation, delta.tokens);
+  keep_tokens(choice, generation, delta.tokens);
 
   parsed_.clear();
+  const Section section = choice.parser.section();
   choice.parser.feed(delta.text, parsed_);
   const bool is_cut = cut_after_call();
   // What the parser met counts, whatever the engine says of the same token.
   const bool is_complete = is_cut || choice.parser.is_finished();
   const bool is_over = is_complete || generation.end() != AnswerEnd::kNone;
+  std::vector<ReplyToken> tokens = release_tokens(choice, section, parsed_);
   text::FinishReason reason{};
   if (is_over) {
     reason = choice.parser.finish(is_complete ? text::OutputEnd::kStop : output_end(generation.end()), parsed_);
     (void)cut_after_call();
+    // Nothing is held back any more.
+    std::move(choice.tokens.begin(), choice.tokens.end(), std::back_inserter(tokens));
   }
   note_events(index);
   reply_->deliver(index, parsed_, tokens, out);
@@ -78,14 +84,11 @@ void ChatFormat::count(Choice& choice, const Generation& generation) {
   if (choice.parser.section() == text::OutputParser::Section::kReasoning) choice.reasoning_tokens += tokens;
 }
 
-std::vector<ReplyToken> ChatFormat::reply_tokens(const Choice& choice, const Generation& generation,
-                                                 std::span<const TokenDetail> details) const {
-  using Section = text::OutputParser::Section;
+void ChatFormat::keep_tokens(Choice& choice, const Generation& generation, std::span<const TokenDetail> details) const {
   // The token that ended the sentence is no part of the answer.
   if (generation.end() == AnswerEnd::kStop && !details.empty()) details = details.first(details.size() - 1);
   const Section section = choice.parser.section();
-  std::vector<ReplyToken> tokens;
-  if (section != Section::kReasoning && section != Section::kContent) return tokens;
+  if (section != Section::kReasoning && section != Section::kContent) return;
   for (const TokenDetail& detail : details) {
     ReplyToken token;
     token.bytes = tokenizer_->token_bytes(detail.id);
@@ -94,9 +97,18 @@ std::vector<ReplyToken> ChatFormat::reply_tokens(const Choice& choice, const Gen
       token.top.push_back({std::string(tokenizer_->token_bytes(id)), logprob});
     }
     token.is_reasoning = section == Section::kReasoning;
-    tokens.push_back(std::move(token));
+    choice.tokens.push_back(std::move(token));
   }
-  return tokens;
+}
+
+std::vector<ReplyToken> ChatFormat::release_tokens(Choice& choice, Section before,
+                                                   std::span<const ParserEvent> events) {
+  const bool has_text = std::any_of(events.begin(), events.end(), [](const ParserEvent& event) {
+    return event.kind == ParserEvent::Kind::kReasoning || event.kind == ParserEvent::Kind::kContent;
+  });
+  if (has_text) return std::exchange(choice.tokens, {});
+  if (choice.parser.section() != before) choice.tokens.clear();
+  return {};
 }
 
 void ChatFormat::note_events(size_t index) {

@@ -44,6 +44,7 @@ class ChatFormat final : public AnswerFormat {
     explicit Choice(const text::ParserOptions& options) : parser(options) {}
     text::OutputParser parser;
     std::vector<text::ToolCall> calls;  // as delivered
+    std::vector<ReplyToken> tokens;     // whose text is held back
     bool has_answer = false;            // text or a call, besides thoughts
     int64_t answer_tokens = 0;
     int64_t reasoning_tokens = 0;
@@ -51,8 +52,11 @@ class ChatFormat final : public AnswerFormat {
   };
 
   void count(Choice& choice, const Generation& generation);
-  [[nodiscard]] std::vector<ReplyToken> reply_tokens(const Choice& choice, const Generation& generation,
-                                                     std::span<const TokenDetail> details) const;
+  // Keeps the tokens of thought and answer until their text comes out.
+  void keep_tokens(Choice& choice, const Generation& generation, std::span<const TokenDetail> details) const;
+  // Those whose text is among the events of `parsed_`. Tokens that turned out to be marks are dropped.
+  [[nodiscard]] static std::vector<ReplyToken> release_tokens(Choice& choice, text::OutputParser::Section before,
+                                                              std::span<const text::ParserEvent> events);
   // Drops what stands in `parsed_` behind the first call, where only one is wanted; true if one is complete.
   [[nodiscard]] bool cut_after_call();
   void note_events(size_t index);
