@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <span>
 
@@ -34,6 +33,8 @@ struct Options {
   std::string model;
   std::vector<std::string> served_names;
   std::string backend = "auto";
+  std::string default_thinking = "on";
+  std::string chat_encoding = "recipe";
   std::string max_body = "64MiB";
   std::string max_pending = "4MiB";
   EngineArguments engine;
@@ -60,11 +61,28 @@ class Signals {
   sigset_t set_{};
 };
 
+Result<server::ChatOptions> chat_options(const Options& options) {
+  const auto refuse = [](std::string_view name, const std::string& value, std::string_view legal) {
+    return Status::invalid(fmt::format("{} is {}; legal values are {}", name, value, legal));
+  };
+  server::ChatOptions chat;
+  chat.defaults.is_thinking = options.default_thinking == "on";
+  if (!chat.defaults.is_thinking && options.default_thinking != "off") {
+    return refuse("--default-thinking", options.default_thinking, "on and off");
+  }
+  if (options.chat_encoding == "model") {
+    chat.encoding = text::ChatEncoding::kModel;
+  } else if (options.chat_encoding != "recipe") {
+    return refuse("--chat-encoding", options.chat_encoding, "recipe and model");
+  }
+  return chat;
+}
+
 // The same for the same model, program and way of writing prompts.
 Result<std::string> fingerprint_of(const Options& options) {
   PS_TRY(std::string text, read_file(std::filesystem::path(options.model) / "config.json", int64_t{16} << 20));
   text += PAGESTATE_VERSION;
-  text += options.server.chat.encoding == text::ChatEncoding::kRecipe ? "recipe" : "model";
+  text += options.chat_encoding;
   return "fp_" + sha256_hex(std::as_bytes(std::span(text))).substr(0, 16);
 }
 
@@ -112,6 +130,7 @@ Status serve(Options options) {
   PS_TRY(options.server.http.limits.body_bytes, parse_bytes(options.max_body).with("--max-body"));
   PS_TRY(options.server.http.max_pending_bytes, parse_bytes(options.max_pending).with("--max-pending"));
   PS_RETURN_IF_ERROR(server::check(options.server.http));
+  PS_TRY(options.server.chat, chat_options(options));
   PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
   PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
   const Signals signals;
@@ -141,19 +160,13 @@ Status serve(Options options) {
 
 void declare_chat(CLI::App& command, Options& options) {
   command
-      .add_option("--default-thinking", options.server.chat.defaults.is_thinking,
-                  "Whether the model thinks where a chat request does not say")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}}))
-      ->default_str("on")
-      ->type_name("on|off");
-  const std::map<std::string, text::ChatEncoding> encodings{{"recipe", text::ChatEncoding::kRecipe},
-                                                            {"model", text::ChatEncoding::kModel}};
+      .add_option("--default-thinking", options.default_thinking,
+                  "on or off: whether the model thinks where a chat request does not say")
+      ->capture_default_str();
   command
-      .add_option("--chat-encoding", options.server.chat.encoding,
-                  "How conversations become prompts: as the hosted API, or as the encoder beside the model")
-      ->transform(CLI::CheckedTransformer(encodings))
-      ->default_str("recipe")
-      ->type_name("recipe|model");
+      .add_option("--chat-encoding", options.chat_encoding,
+                  "How conversations become prompts: recipe (as the hosted API) or model (as the encoder beside it)")
+      ->capture_default_str();
 }
 
 void declare_http(CLI::App& command, Options& options) {
