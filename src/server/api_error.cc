@@ -77,7 +77,8 @@ std::string error_body(const ApiError& error) {
     json.key(key);
     text.empty() ? json.null() : json.string(text);
   };
-  json.begin_object().key("error").begin_object().key("message").string(text::lossy_utf8(error.message));
+  json.begin_object().key("error").begin_object().key("message");
+  json.string(text::lossy_utf8(error.message));  // it may repeat what a client sent
   text_or_null("type", error.type);
   text_or_null("param", error.param);
   text_or_null("code", error.code);

@@ -57,6 +57,7 @@ TEST_F(GateTest, AnswersUnknownPathsAndMethodsInJson) {
   const JsonValue* error = json.value().find("error");
   ASSERT_NE(error, nullptr);
   for (const char* key : {"message", "type", "param", "code"}) EXPECT_NE(error->find(key), nullptr) << key;
+  EXPECT_TRUE(JsonValue::parse(ask("GET", "/\xE2(").body).ok()) << "what a client sent need not be UTF-8";
   EXPECT_EQ(ask("GET", "/v1/models/").status, 404);
   const HttpReply wrong = ask("DELETE", "/t");
   EXPECT_EQ(wrong.status, 405);

@@ -91,7 +91,9 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   // The server drains: closes now if nothing is going on, else after the running request.
   void wind_down() {
     closes_ = true;
-    close_if_idle();
+    const bool is_between = exchange_ == nullptr && input_.empty() && pending_bytes() == 0 &&
+                            parser_.state() == RequestParser::State::kNothing;
+    is_between ? close() : close_if_idle();
   }
   // The running request has no reader any more; closes.
   void lose();

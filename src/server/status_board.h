@@ -23,8 +23,8 @@ class StatusBoard {
     std::memcpy(words.data(), &value, sizeof value);
     const uint64_t version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);  // odd: being written
-    std::atomic_thread_fence(std::memory_order_release);
-    for (size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_relaxed);
+    // Who sees a new word sees the odd version too.
+    for (size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
     version_.store(version + 2, std::memory_order_release);
   }
 
@@ -34,8 +34,7 @@ class StatusBoard {
     uint64_t after = 0;
     do {
       before = version_.load(std::memory_order_acquire);
-      for (size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_acquire);
+      for (size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_acquire);
       after = version_.load(std::memory_order_relaxed);
     } while (before != after || before % 2 != 0);
     T value;

@@ -214,10 +214,12 @@ TEST(Engine, PromptLogprobsSeeEveryRow) {
   request.top_logprobs = 3;
   (void)engine->add(request);
   std::vector<float> got;
+  std::vector<engine::TokenLogprob> got_top;
   float best = 0;
   while (engine->has_work()) {
     for (const engine::Event& event : engine->step()) {
       if (!event.prompt_logprobs.empty()) got.assign(event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+      if (!event.prompt_top.empty()) got_top.assign(event.prompt_top.begin(), event.prompt_top.end());
       if (event.token >= 0) {
         ASSERT_EQ(event.top.size(), 3u);
         EXPECT_EQ(event.top[0].id, event.token);
@@ -227,14 +229,41 @@ TEST(Engine, PromptLogprobsSeeEveryRow) {
     }
   }
   ASSERT_EQ(got.size(), 129u);
+  ASSERT_EQ(got_top.size(), 3 * 129u);
   const auto runner = small_model().runner({.max_tokens = 130});
   const std::vector<float> logits = all_logits(*runner, request.prompt);
   const auto vocabulary = logits.size() / 130;
   for (size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i],
-              engine::Sampler::logprob(std::span(logits).subspan(i * vocabulary, vocabulary), request.prompt[i + 1]))
-        << i;
+    const std::span<const float> row = std::span(logits).subspan(i * vocabulary, vocabulary);
+    EXPECT_EQ(got[i], engine::Sampler::logprob(row, request.prompt[i + 1])) << i;
+    EXPECT_EQ(got_top[3 * i].id, std::max_element(row.begin(), row.end()) - row.begin()) << i;
+    EXPECT_EQ(got_top[3 * i].logprob, engine::Sampler::logprob(row, got_top[3 * i].id)) << i;
+    EXPECT_GE(got_top[3 * i + 1].logprob, got_top[3 * i + 2].logprob) << i;
   }
+}
+
+// The token that stops an answer is told, and is not part of it.
+TEST(Engine, TheStoppingTokenIsTold) {
+  const EngineOptions options = exact_options();
+  const int32_t first = run_alone(options, make_request(random_prompt(1, 30), 8)).tokens[0];
+  const auto engine = make_engine(options);
+  Request request = make_request(random_prompt(1, 30), 8);
+  request.stop_ids = {first};
+  request.top_logprobs = 1;
+  const auto id = engine->add(request);
+  ASSERT_TRUE(id.ok());
+  ASSERT_TRUE(engine->progress(id.value()).has_value());
+  EXPECT_TRUE(engine->progress(id.value())->is_waiting);
+  EXPECT_EQ(engine->progress(id.value())->total_tokens, 30);
+  const auto events = engine->step();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].token, -1);
+  EXPECT_EQ(events[0].stop_token, first);
+  EXPECT_EQ(events[0].finish, FinishReason::kStop);
+  EXPECT_EQ(events[0].answer_tokens, 0);
+  ASSERT_EQ(events[0].top.size(), 1u);
+  EXPECT_EQ(events[0].top[0].logprob, events[0].logprob);
+  EXPECT_FALSE(engine->progress(id.value()).has_value());
 }
 
 // C8: after the requests are in, steps of every kind allocate nothing: prefill, decode, preemption, restore, finish.

@@ -1,6 +1,6 @@
 // A client's bytes on the way from the socket to the engine and back: any bytes are a request, a refusal with an error
-// body, or not yet complete, and that does not depend on how they are cut. Input: one byte that says how, then the bytes
-// of a connection. A completion's answer is played back from its own prompt.
+// body, or not yet complete, and that does not depend on how they are cut. Input: one byte that says how, then the
+// bytes of a connection. A completion's answer is played back from its own prompt.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

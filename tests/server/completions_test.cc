@@ -105,8 +105,8 @@ TEST(Completions, ABiasDecides) {
   for (const JsonValue& token : tokens) EXPECT_EQ(token.text(), nano().tokenizer->token_bytes(70));
 }
 
-// What lm-eval's local-completions does: ids of context and continuation, one token more, echo and logprobs; it drops the
-// last entry of each list, and compares each token with the best one in its place.
+// What lm-eval's local-completions does: ids of context and continuation, one token more, echo and logprobs; it drops
+// the last entry of each list, and compares each token with the best one in its place.
 TEST(Completions, ScoringSeesEveryPromptToken) {
   const std::string prompt = R"("prompt":[0,60,70,80,90,100],"temperature":0,"echo":true,"logprobs":1,"seed":1234)";
   const JsonValue one = complete(prompt + R"(,"max_tokens":1)").json();

@@ -102,6 +102,7 @@ TEST_F(Protocol, EveryFaultHasItsStatus) {
   EXPECT_EQ(
       error_status("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}"),
       415);
+  EXPECT_EQ(error_status(post("/tokenize", "{}", "Content-Encoding: gzip\r\n")), 415);
   EXPECT_EQ(error_status(post("/tokenize", "{\"prompt\":\"\xFF\"}")), 400);
   EXPECT_EQ(error_status(post("/tokenize", "[]")), 400);
   EXPECT_EQ(server_->ask(get("/health")).status, 200);
