@@ -10,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "apps/backend.h"
 #include "apps/commands/commands.h"
@@ -18,6 +19,8 @@
 #include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/mapped_file.h"
+#include "base/sha256.h"
 #include "checkpoint/checkpoint.h"
 #include "server/server.h"
 #include "text/token_map.h"
@@ -30,6 +33,8 @@ struct Options {
   std::string model;
   std::vector<std::string> served_names;
   std::string backend = "auto";
+  std::string default_thinking = "on";
+  std::string chat_encoding = "recipe";
   std::string max_body = "64MiB";
   std::string max_pending = "4MiB";
   EngineArguments engine;
@@ -56,7 +61,33 @@ class Signals {
   sigset_t set_{};
 };
 
-server::ModelInfo model_info(const Options& options, const checkpoint::Config& config, int64_t max_context) {
+Result<server::ChatOptions> chat_options(const Options& options) {
+  const auto refuse = [](std::string_view name, const std::string& value, std::string_view legal) {
+    return Status::invalid(fmt::format("{} is {}; legal values are {}", name, value, legal));
+  };
+  server::ChatOptions chat;
+  chat.defaults.is_thinking = options.default_thinking == "on";
+  if (!chat.defaults.is_thinking && options.default_thinking != "off") {
+    return refuse("--default-thinking", options.default_thinking, "on and off");
+  }
+  if (options.chat_encoding == "model") {
+    chat.encoding = text::ChatEncoding::kModel;
+  } else if (options.chat_encoding != "recipe") {
+    return refuse("--chat-encoding", options.chat_encoding, "recipe and model");
+  }
+  return chat;
+}
+
+// The same for the same model, program and way of writing prompts.
+Result<std::string> fingerprint_of(const Options& options) {
+  PS_TRY(std::string text, read_file(std::filesystem::path(options.model) / "config.json", int64_t{16} << 20));
+  text += PAGESTATE_VERSION;
+  text += options.chat_encoding;
+  return "fp_" + sha256_hex(std::as_bytes(std::span(text))).substr(0, 16);
+}
+
+server::ModelInfo model_info(const Options& options, const checkpoint::Config& config, int64_t max_context,
+                             const std::string& fingerprint) {
   server::ModelInfo info;
   info.names = options.served_names;
   if (info.names.empty()) {
@@ -66,6 +97,7 @@ server::ModelInfo model_info(const Options& options, const checkpoint::Config& c
   info.created = static_cast<int64_t>(std::time(nullptr));
   info.max_context = max_context;
   info.vocabulary = static_cast<int32_t>(config.text_config.vocab_size);
+  info.fingerprint = fingerprint;
   return info;
 }
 
@@ -98,6 +130,7 @@ Status serve(Options options) {
   PS_TRY(options.server.http.limits.body_bytes, parse_bytes(options.max_body).with("--max-body"));
   PS_TRY(options.server.http.max_pending_bytes, parse_bytes(options.max_pending).with("--max-pending"));
   PS_RETURN_IF_ERROR(server::check(options.server.http));
+  PS_TRY(options.server.chat, chat_options(options));
   PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
   PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
   const Signals signals;
@@ -111,17 +144,29 @@ Status serve(Options options) {
          engine::Engine::create(checkpoint, std::move(classes), tokenizer->never_sampled(), *table, engine_options));
   log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", engine->memory().max_context,
                        engine->memory().pages, engine->memory().slots, engine->memory().total_bytes()));
+  PS_TRY(const std::string fingerprint, fingerprint_of(options));
   server::LocalEngine port(*engine);
   options.server.service.max_sequences = engine_options.max_sequences;
   PS_TRY(const auto server,
          server::Server::create(options.server, port, tokenizer,
-                                model_info(options, checkpoint.config(), engine->memory().max_context)));
+                                model_info(options, checkpoint.config(), engine->memory().max_context, fingerprint)));
   PS_RETURN_IF_ERROR(load_weights(checkpoint));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");
   }
   return serve_until_signal(*server, signals, options.drain_seconds);
+}
+
+void declare_chat(CLI::App& command, Options& options) {
+  command
+      .add_option("--default-thinking", options.default_thinking,
+                  "on or off: whether the model thinks where a chat request does not say")
+      ->capture_default_str();
+  command
+      .add_option("--chat-encoding", options.chat_encoding,
+                  "How conversations become prompts: recipe (as the hosted API) or model (as the encoder beside it)")
+      ->capture_default_str();
 }
 
 void declare_http(CLI::App& command, Options& options) {
@@ -163,6 +208,7 @@ void add_serve(CLI::App& program, Work& chosen) {
   command->add_option("--served-model-name", options->served_names,
                       "Names that the model answers to, the first its id; default: the folder's name");
   declare_http(*command, *options);
+  declare_chat(*command, *options);
   declare_engine_options(*command, options->engine);
   declare_backend_option(*command, options->backend);
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

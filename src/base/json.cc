@@ -395,9 +395,12 @@ JsonWriter& JsonWriter::value(const JsonValue& value) {
     case JsonValue::Kind::kString: return string(value.text());
     case JsonValue::Kind::kNumber: {
       if (is_integer_spelling(value.text())) return raw(value.text() == "-0" ? "0" : value.text());
-      // A float that overflows reads as infinity in Python, and prints so.
       const double real = nearest_double(value.text());
-      if (std::isinf(real)) return raw(real < 0 ? "-Infinity" : "Infinity");
+      if (std::isinf(real)) {
+        // A float that overflows reads as infinity in Python, and prints so. That is no JSON, so compact text keeps it.
+        if (style_ == Style::kCompact) return raw(value.text());
+        return raw(real < 0 ? "-Infinity" : "Infinity");
+      }
       return this->real(real);
     }
     case JsonValue::Kind::kArray:

@@ -90,6 +90,8 @@ class JsonWriter {
   JsonWriter& null();
   // A value of a parsed tree, numbers as spelled (floats in Python's repr), duplicate keys merged as Python does.
   JsonWriter& value(const JsonValue& value);
+  // A value that is JSON text already. REQUIRES: it is well-formed.
+  JsonWriter& json(std::string_view text) { return raw(text); }
 
   [[nodiscard]] const std::string& text() const& noexcept { return text_; }
   [[nodiscard]] std::string&& text() && noexcept { return std::move(text_); }

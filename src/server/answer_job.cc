@@ -24,7 +24,7 @@ class AnswerJob final : public SubmissionSink, public std::enable_shared_from_th
 
   void start(std::vector<engine::Request> requests) {
     if (auto error = context_.engine.submit(std::move(requests), shared_from_this(), submission_)) {
-      return responder_->reply(error_reply(*error));
+      return responder_->reply(format_->refuse(*error));
     }
     responder_->on_gone([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->context_.engine.cancel(self->submission_);
@@ -72,7 +72,7 @@ class AnswerJob final : public SubmissionSink, public std::enable_shared_from_th
   }
 
   void on_failure(const ApiError& error) override {
-    if (!is_stream_) return responder_->reply(error_reply(error));
+    if (!is_stream_) return responder_->reply(format_->refuse(error));
     format_->fail(error, events_);
     send();
     responder_->end_stream();

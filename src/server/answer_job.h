@@ -31,6 +31,8 @@ class AnswerFormat {
   virtual void close(const std::vector<Generation>& generations, std::string& events) = 0;
   // Stream: the events of a failure after the stream has begun.
   virtual void fail(const ApiError& error, std::string& events) { events += data_event(error_body(error)); }
+  // The reply in the place of an answer.
+  [[nodiscard]] virtual HttpReply refuse(const ApiError& error) { return error_reply(error); }
   // The complete reply. On a worker thread, after the last take().
   virtual HttpReply whole(const std::vector<Generation>& generations) = 0;
 };

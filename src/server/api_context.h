@@ -23,6 +23,7 @@ struct ModelInfo {
   int64_t created = 0;             // seconds since 1970
   int64_t max_context = 0;         // tokens of prompt and answer
   int32_t vocabulary = 0;          // legal ids are below
+  std::string fingerprint;         // of the model and this program
 };
 
 struct ApiContext {
@@ -44,16 +45,20 @@ using BodyParser = std::function<std::variant<Parsed, ApiError>(const JsonValue&
 template <typename Parsed>
 using BodyHandler = std::function<void(Parsed parsed, std::shared_ptr<Responder> responder)>;
 
+using ErrorReply = HttpReply (*)(const ApiError& error);
+
 // The checks that come before a body is read: its media type.
 [[nodiscard]] std::optional<ApiError> check_json_request(const HttpRequest& request);
 
+// `refuse` gives an error the shape of the surface.
 template <typename Parsed>
-RouteHandler json_route(ApiContext& context, BodyParser<Parsed> parse, BodyHandler<Parsed> then) {
-  return [&context, parse = std::move(parse), then = std::move(then)](const RoutedRequest& request,
-                                                                      std::shared_ptr<Responder> responder) {
-    if (const auto error = check_json_request(*request.http)) return responder->reply(error_reply(*error));
+RouteHandler json_route(ApiContext& context, BodyParser<Parsed> parse, BodyHandler<Parsed> then,
+                        ErrorReply refuse = error_reply) {
+  return [&context, refuse, parse = std::move(parse), then = std::move(then)](const RoutedRequest& request,
+                                                                              std::shared_ptr<Responder> responder) {
+    if (const auto error = check_json_request(*request.http)) return responder->reply(refuse(*error));
     const auto text = std::make_shared<std::string>(std::move(request.http->body));
-    context.workers.post([&context, parse, then, text, responder] {
+    context.workers.post([&context, refuse, parse, then, text, responder] {
       const auto outcome = std::make_shared<std::variant<Parsed, ApiError>>(ApiError::internal("not parsed"));
       try {
         JsonValue body;
@@ -65,8 +70,8 @@ RouteHandler json_route(ApiContext& context, BodyParser<Parsed> parse, BodyHandl
       } catch (const std::exception& error) {  // memory
         *outcome = ApiError::internal(std::string("the request could not be read: ") + error.what());
       }
-      context.io.post([then, outcome, responder] {
-        if (auto* error = std::get_if<ApiError>(outcome.get())) return responder->reply(error_reply(*error));
+      context.io.post([refuse, then, outcome, responder] {
+        if (auto* error = std::get_if<ApiError>(outcome.get())) return responder->reply(refuse(*error));
         then(std::move(std::get<Parsed>(*outcome)), responder);
       });
     });

@@ -8,10 +8,12 @@
 
 namespace ps::server {
 
-std::string make_object_id(std::string_view prefix) {
+std::string make_random_id() {
   thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{}-{:016x}{:016x}", prefix, random(), random());
+  return fmt::format("{:016x}{:016x}", random(), random());
 }
+
+std::string make_object_id(std::string_view prefix) { return fmt::format("{}-{}", prefix, make_random_id()); }
 
 int64_t unix_seconds() { return static_cast<int64_t>(std::time(nullptr)); }
 

@@ -10,7 +10,9 @@
 
 namespace ps::server {
 
-// "<prefix>-" and 32 random hexadecimal digits.
+// 32 random hexadecimal digits.
+[[nodiscard]] std::string make_random_id();
+// "<prefix>-" and a random id.
 [[nodiscard]] std::string make_object_id(std::string_view prefix);
 [[nodiscard]] int64_t unix_seconds();
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "server/chat_api.h"
 #include "server/completions.h"
 #include "server/models_api.h"
 #include "server/tokens_api.h"
@@ -45,6 +46,7 @@ struct Server::Parts {
   std::unique_ptr<WorkerPool> workers;
   std::unique_ptr<EngineService> engine;
   std::unique_ptr<ApiContext> context;
+  std::unique_ptr<ChatContext> chat;
   std::thread io_thread;
   std::atomic<bool> has_ended = false;
 };
@@ -63,12 +65,14 @@ Result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Eng
   parts->engine = std::make_unique<EngineService>(engine, *parts->http, parts->metrics, options.service);
   parts->context = std::make_unique<ApiContext>(
       ApiContext{std::move(tokenizer), std::move(model), *parts->engine, *parts->workers, *parts->http});
+  parts->chat = std::make_unique<ChatContext>(*parts->context, options.chat);
   Router& router = parts->router;
   add_health_route(router, *parts->engine, *parts->http);
   add_metrics_route(router, parts->metrics, *parts->engine, *parts->http);
   add_models_routes(router, *parts->context);
   add_tokens_routes(router, *parts->context);
   add_completions_route(router, *parts->context);
+  add_chat_routes(router, *parts->chat);
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "server/api_context.h"
+#include "server/chat_answer.h"
 #include "server/engine_port.h"
 #include "server/engine_service.h"
 #include "server/gate.h"
@@ -20,6 +21,7 @@ struct ServerOptions {
   HttpOptions http;
   GateOptions gate;
   ServiceOptions service;
+  ChatOptions chat;
   int workers = 2;
 };
 

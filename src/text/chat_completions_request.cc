@@ -107,8 +107,13 @@ Status limit(const std::optional<Value>& value, const IsLegal& is_legal, const c
   return value && !is_legal(*value) ? Status::invalid(message) : Status();
 }
 
-Status check_sampling(const JsonFields& fields, SamplingFields& sampling, int64_t n) {
-  if (n != 1) return Status::invalid("Invalid n value (currently only n = 1 is supported)");
+Status check_answers(int64_t n, int64_t most) {
+  if (n >= 1 && n <= most) return {};
+  if (most == 1) return Status::invalid("Invalid n value (currently only n = 1 is supported)");
+  return Status::invalid("Invalid n value (legal values are 1 to " + std::to_string(most) + ")");
+}
+
+Status check_sampling(const JsonFields& fields, SamplingFields& sampling) {
   const auto is_penalty = [](double value) { return value >= -2 && value <= 2; };
   if (!is_penalty(sampling.frequency_penalty)) return Status::invalid("frequency_penalty must be in [-2, 2]");
   if (!is_penalty(sampling.presence_penalty)) return Status::invalid("presence_penalty must be in [-2, 2]");
@@ -296,14 +301,14 @@ Result<ChatCompletionsRequest> parse_chat_completions(std::string_view body, con
 Result<ChatCompletionsRequest> read_chat_completions(const JsonValue& body, const ChatDefaults& defaults) {
   PS_TRY(const JsonFields fields, JsonFields::of(body, ""));
   ChatCompletionsRequest request;
-  int64_t n = 1;
   PS_RETURN_IF_ERROR(fields.require("model"));
   PS_RETURN_IF_ERROR(fields.read("model", request.model));
   PS_RETURN_IF_ERROR(read_chat(fields, defaults, request.chat));
-  PS_RETURN_IF_ERROR(read_sampling_types(fields, request.sampling, n));
+  PS_RETURN_IF_ERROR(read_sampling_types(fields, request.sampling, request.answers));
   PS_RETURN_IF_ERROR(read_stream(fields, request));
 
-  PS_RETURN_IF_ERROR(check_sampling(fields, request.sampling, n));
+  PS_RETURN_IF_ERROR(check_answers(request.answers, defaults.most_answers));
+  PS_RETURN_IF_ERROR(check_sampling(fields, request.sampling));
   PS_RETURN_IF_ERROR(check_stop(request.sampling));
   if (fields.find("stream_options") != nullptr && !request.is_stream) {
     return Status::invalid("stream_options should be set along with stream = true");

@@ -41,12 +41,14 @@ struct ChatCompletionsRequest {
   std::string model;
   ChatRequest chat;
   SamplingFields sampling;
+  int64_t answers = 1;  // "n"
   bool is_stream = false;
   bool includes_usage = false;  // stream_options.include_usage
 };
 
 struct ChatDefaults {
-  bool is_thinking = true;  // where the request says nothing
+  bool is_thinking = true;   // where the request says nothing
+  int64_t most_answers = 1;  // legal values of "n" end here
 };
 
 // Limits of a body: bytes as the server's (encoding.md 5.2), nesting as base/json.h.

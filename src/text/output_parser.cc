@@ -269,6 +269,8 @@ class OutputParser::Machine {
   }
 
   void enter_answer(uint64_t next) {
+    lead_newlines_ = 0;
+    lead_end_ = next;
     if (options_.is_json_mode) return enter(State::kJsonContent, next);
     enter(State::kContent, next, true);
   }
@@ -292,6 +294,8 @@ class OutputParser::Machine {
       act(action, found, next - set.match_length(found), next);
       if (action == Action::kBeginJson) return at;  // the bracket is part of the JSON, where a stop may begin with it
     } else if (drops_newlines_ && byte == '\n') {
+      ++lead_newlines_;
+      lead_end_ = next;
       enter(state_, next, true);
     } else {
       drops_newlines_ = false;
@@ -304,7 +308,9 @@ class OutputParser::Machine {
     deliver_until(begin);
     switch (action) {
       case Action::kOpenBlock:
-        tool_block_ = text_between(begin, next);
+        // Dropped for the client, but the model's context has them.
+        if (begin != lead_end_) lead_newlines_ = 0;
+        tool_block_ = std::string(lead_newlines_, '\n').append(text_between(begin, next));
         in_block_ = true;
         block_taken_ = next;
         return enter(State::kToolCalls, next);
@@ -417,7 +423,7 @@ class OutputParser::Machine {
     std::string_view text;
     if (in_block_) {
       const bool prompt_opened = options_.start == ParserStart::kToolCalls;
-      text = std::string_view(tool_block_).substr(prompt_opened ? markup::kCallsOpening.size() : 0);
+      text = std::string_view(tool_block_).substr(prompt_opened ? markup::kCallsOpening.size() : lead_newlines_);
     } else if (state_ == State::kJsonContent) {
       text = prose_;
     }
@@ -430,6 +436,7 @@ class OutputParser::Machine {
 
   State state_ = State::kContent;
   bool drops_newlines_ = false;  // the state was just entered, and newlines at its beginning do not count
+  size_t lead_newlines_ = 0;     // dropped in a row at the beginning of the state
   bool said_space_ = false;
   bool has_parameters_ = false;
   bool in_block_ = false;
@@ -443,6 +450,7 @@ class OutputParser::Machine {
   // Offsets in the whole text. Bytes before taken_ are delivered or dropped; those from taken_ to the chunk are held.
   uint64_t fed_ = 0;
   uint64_t taken_ = 0;
+  uint64_t lead_end_ = 0;     // behind lead_newlines_
   uint64_t block_taken_ = 0;  // bytes before it are in tool_block_, if they belong there
   HeldText held_;
 

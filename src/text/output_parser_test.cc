@@ -387,6 +387,13 @@ TEST(OutputParser, KeepsTheExactBytesOfTheBlock) {
   const std::string block = "\n" + block_with("a") + "\n";
   EXPECT_EQ(parse_at_every_cut(content_with_tools(), "Look:" + block).block, block);
   EXPECT_EQ(parse_at_every_cut(content_with_tools(), "no block\n<｜DS").block, "");
+  // Newlines that the client does not see are still in the model's context.
+  EXPECT_EQ(parse_at_every_cut(content_with_tools(), block).block, block);
+  EXPECT_EQ(parse_at_every_cut(content_with_tools(), "\n" + block).block, "\n" + block);
+  EXPECT_EQ(parse_at_every_cut(content_with_tools(), "\nLook:" + block).block, block);
+  ParserOptions reasoning = content_with_tools();
+  reasoning.start = ParserStart::kReasoning;
+  EXPECT_EQ(parse_at_every_cut(reasoning, "\n\nplan\n</think>" + block).block, block);
 }
 
 TEST(OutputParser, ContinuedTextKeepsItsFirstNewlines) {

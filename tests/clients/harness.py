@@ -1,0 +1,84 @@
+"""Starts `pagestate serve` for the client tests and stops it at their end.
+
+The program and the checkpoint come from the environment: PAGESTATE_PROGRAM, PAGESTATE_TINY. One server serves a whole
+test program; its log goes to a file that is shown when it does not start.
+"""
+import atexit
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+PROGRAM = os.environ["PAGESTATE_PROGRAM"]
+TINY = os.environ["PAGESTATE_TINY"]
+
+
+class Server:
+    def __init__(self, *options: str, model: str = TINY):
+        self._folder = tempfile.TemporaryDirectory()
+        self._log = pathlib.Path(self._folder.name) / "log"
+        # Without replay an answer does not depend on what the prefix cache holds: tests may compare texts.
+        command = [PROGRAM, "serve", "--model", model, "--port", "0", "--max-context", "8192",
+                   "--no-encoder-swa-bounded-replay", *options]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        atexit.register(self.stop)
+        self.address = self._wait()
+
+    def _wait(self) -> str:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            found = re.search(r"ready at (http://\S+)", self.log())
+            if found:
+                return found.group(1)
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"the server did not start:\n{self.log()}")
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.address + path, timeout=30) as reply:
+            return reply.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's series."""
+        values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics"), re.MULTILINE)
+        return sum(map(float, values))
+
+    def wait_until_idle(self) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if self.metric("pagestate_sequences_running") + self.metric("pagestate_sequences_waiting") == 0:
+                return
+            time.sleep(0.05)
+        raise AssertionError("sequences still run:\n" + self.get("/metrics"))
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "Get the weather of a place",
+    "parameters": {
+        "type": "object",
+        "properties": {"location": {"type": "string", "description": "City"},
+                       "unit": {"type": "string", "description": "celsius or fahrenheit"}},
+        "required": ["location", "unit"],
+    },
+}
+ASK_WEATHER = "What is the weather in Paris in celsius?"
+WEATHER_RESULT = json.dumps({"temperature": 21, "sky": "sunny"})
