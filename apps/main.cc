@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
   ps::apps::add_make_checkpoint(program, chosen);
   ps::apps::add_validate(program, chosen);
   ps::apps::add_bench(program, chosen);
+  ps::apps::add_serve(program, chosen);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

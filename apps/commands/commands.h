@@ -20,5 +20,6 @@ void add_parse(CLI::App& program, Work& chosen);
 void add_make_checkpoint(CLI::App& program, Work& chosen);
 void add_validate(CLI::App& program, Work& chosen);
 void add_bench(CLI::App& program, Work& chosen);  // bench serve
+void add_serve(CLI::App& program, Work& chosen);
 
 }  // namespace ps::apps

@@ -10,6 +10,7 @@
 #include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/progress.h"
+#include "apps/weights.h"
 #include "base/macros.h"
 #include "base/mapped_file.h"
 #include "checkpoint/checkpoint.h"
@@ -85,19 +86,6 @@ Result<std::vector<int32_t>> prompt_ids(const Options& options, const checkpoint
   std::vector<int32_t> ids = {config.bos_token_id};
   tokenizer.encode(options.prompt, text::AddedTokens::kParse, ids);
   return ids;
-}
-
-Status load_weights(const checkpoint::Checkpoint& checkpoint) {
-  ProgressBar bar("loading", "GB", 1e9);
-  // Engram tables stay on disk: a token reads a few rows of them.
-  const auto wanted = [](std::string_view name) {
-    return name.find(".engram.embed.") == std::string_view::npos && !name.starts_with("vision.") &&
-           !name.starts_with("mtp.");
-  };
-  return checkpoint.prefault(wanted, [&](int64_t done, int64_t total) {
-    bar.update(done, total);
-    return true;
-  });
 }
 
 Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t answer_tokens) {

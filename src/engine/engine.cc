@@ -77,8 +77,8 @@ Engine::Engine(MemoryPlan plan, const EngineOptions& options, cache::CachePool p
 
 Engine::~Engine() = default;
 
-Status Engine::check_request(const Request& request) const {
-  PS_RETURN_IF_ERROR(check(request.sampling));
+Status Engine::check(const Request& request) const {
+  PS_RETURN_IF_ERROR(engine::check(request.sampling));
   if (request.top_logprobs < 0 || request.top_logprobs > kMaxTopLogprobs) {
     return Status::invalid("top_logprobs is " + std::to_string(request.top_logprobs) + "; legal values are 0 to " +
                            std::to_string(kMaxTopLogprobs));
@@ -89,12 +89,11 @@ Status Engine::check_request(const Request& request) const {
                              std::to_string(vocabulary_ - 1));
     }
   }
-  return {};
+  return scheduler_->check_fits(static_cast<int64_t>(request.prompt.size()), request.max_tokens);
 }
 
 Result<SequenceId> Engine::add(Request request) {
-  PS_RETURN_IF_ERROR(check_request(request));
-  PS_RETURN_IF_ERROR(scheduler_->check_fits(static_cast<int64_t>(request.prompt.size()), request.max_tokens));
+  PS_RETURN_IF_ERROR(check(request));
   auto sequence = std::make_unique<Sequence>();
   sequence->id = SequenceId{next_id_};
   sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
@@ -110,7 +109,10 @@ Result<SequenceId> Engine::add(Request request) {
     sequence->classes.assign(history, checkpoint::kEngramDead);
     for (const int32_t id : wanted.prompt) sequence->classes.push_back(token_classes_[static_cast<size_t>(id)]);
   }
-  if (wanted.prompt_logprobs) sequence->prompt_logprobs.resize(wanted.prompt.size() - 1);
+  if (wanted.prompt_logprobs) {
+    sequence->prompt_logprobs.resize(wanted.prompt.size() - 1);
+    sequence->prompt_top.resize(sequence->prompt_logprobs.size() * static_cast<size_t>(wanted.top_logprobs));
+  }
   scheduler_->add(*sequence);
   // Room for the events of a step in which everything that waits or runs ends.
   sequences_.emplace(next_id_, std::move(sequence));
@@ -129,7 +131,11 @@ std::span<const Event> Engine::step() {
   events_.clear();
   ended_.clear();
   scheduled_ = scheduler_->schedule(aborted_);
-  for (Sequence* sequence : aborted_) end(*sequence, FinishReason::kAborted);
+  for (Sequence* sequence : aborted_) {
+    Event event = event_of(*sequence);
+    event.finish = FinishReason::kAborted;
+    end(*sequence, event);
+  }
   if (scheduled_.empty()) return events_;
 
   prepare_slots();
@@ -205,6 +211,8 @@ void Engine::logits(int32_t first, int32_t rows, const float* values) {
       if (position + 1 < sequence.prompt_tokens) {
         sequence.prompt_logprobs[static_cast<size_t>(position)] =
             Sampler::logprob(row, sequence.tokens[static_cast<size_t>(position) + 1]);
+        const auto top = static_cast<size_t>(sequence.request.top_logprobs);
+        sampler_.top_logprobs(row, std::span(sequence.prompt_top).subspan(static_cast<size_t>(position) * top, top));
       }
       continue;
     }
@@ -241,35 +249,40 @@ void Engine::accept_token(Sequence& sequence, size_t index) {
       std::find(request.stop_ids.begin(), request.stop_ids.end(), choice.token) != request.stop_ids.end();
   sequence.tokens.push_back(choice.token);
   if (!shape_.engram.empty()) sequence.classes.push_back(token_classes_[static_cast<size_t>(choice.token)]);
-  if (stops) return end(sequence, FinishReason::kStop);
-  ++answer_tokens_;
   Event event = event_of(sequence);
-  event.token = choice.token;
+  (stops ? event.stop_token : event.token) = choice.token;
   event.logprob = choice.logprob;
   event.top = std::span(top_).subspan(index * kMaxTopLogprobs, static_cast<size_t>(request.top_logprobs));
   if (request.prompt_logprobs && !sequence.prompt_logprobs_sent) {
     event.prompt_logprobs = sequence.prompt_logprobs;
+    event.prompt_top = sequence.prompt_top;
     sequence.prompt_logprobs_sent = true;
   }
+  if (stops) {
+    event.finish = FinishReason::kStop;
+    --event.answer_tokens;  // the stopping token is not part of the answer
+    return end(sequence, event);
+  }
+  ++answer_tokens_;
   const bool is_full = sequence.answer_tokens() >= request.max_tokens;
   if (is_full) event.finish = FinishReason::kLength;
+  if (is_full) return end(sequence, event);
   events_.push_back(event);
-  if (!is_full) return;
-  scheduler_->finish(sequence);
+}
+
+void Engine::end(Sequence& sequence, const Event& last) {
+  events_.push_back(last);
+  if (sequence.state != SequenceState::kFinished) scheduler_->finish(sequence);
   auto node = sequences_.extract(static_cast<int64_t>(sequence.id));
   ended_.push_back(std::move(node.mapped()));
 }
 
-void Engine::end(Sequence& sequence, FinishReason reason) {
-  Event event = event_of(sequence);
-  event.finish = reason;
-  if (reason == FinishReason::kStop) --event.answer_tokens;  // the stopping token is not part of the answer
-  if (sequence.request.prompt_logprobs && !sequence.prompt_logprobs_sent)
-    event.prompt_logprobs = sequence.prompt_logprobs;
-  events_.push_back(event);
-  if (sequence.state != SequenceState::kFinished) scheduler_->finish(sequence);
-  auto node = sequences_.extract(static_cast<int64_t>(sequence.id));
-  ended_.push_back(std::move(node.mapped()));
+std::optional<PromptProgress> Engine::progress(SequenceId id) const {
+  const auto found = sequences_.find(static_cast<int64_t>(id));
+  if (found == sequences_.end()) return std::nullopt;
+  const Sequence& sequence = *found->second;
+  return PromptProgress{std::min(sequence.computed, sequence.target), sequence.target,
+                        sequence.state == SequenceState::kWaiting};
 }
 
 Event Engine::event_of(const Sequence& sequence) const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -51,11 +52,16 @@ class Engine final : private model::LogitSink {
                                                               const ops::OpTable& table, const EngineOptions& options);
   ~Engine() override;
 
-  // Queues a request, or refuses it: invalid for illegal options or ids, exhausted with the number that would fit.
+  // Whether add() would take the request: invalid for illegal options or ids, exhausted with the number that would fit.
+  // Any thread: looks at what never changes only.
+  [[nodiscard]] Status check(const Request& request) const;
+  // Queues a request, or refuses it as check() does.
   [[nodiscard]] Result<SequenceId> add(Request request);
   // The sequence ends in the next step with kAborted, wherever it stands; unknown and finished ids are ignored.
   void abort(SequenceId id);
   [[nodiscard]] bool has_work() const noexcept { return scheduler_->has_work(); }
+  // Nothing for an unknown or finished sequence.
+  [[nodiscard]] std::optional<PromptProgress> progress(SequenceId id) const;
 
   // One step. The events, in the order of admission, live until the next call.
   [[nodiscard]] std::span<const Event> step();
@@ -72,13 +78,12 @@ class Engine final : private model::LogitSink {
   Engine(MemoryPlan plan, const EngineOptions& options, cache::CachePool pool, HostBuffer scratch,
          const checkpoint::Config& config, std::span<const int32_t> never_sampled);
 
-  [[nodiscard]] Status check_request(const Request& request) const;
   void prepare_slots();
   void build_plan(std::span<const ScheduledRows> scheduled);
   void logits(int32_t first, int32_t rows, const float* values) override;
   void commit(std::span<const ScheduledRows> scheduled);
   void accept_token(Sequence& sequence, size_t index);
-  void end(Sequence& sequence, FinishReason reason);
+  void end(Sequence& sequence, const Event& last);
   [[nodiscard]] Event event_of(const Sequence& sequence) const;
 
   // What the logits of one scheduled sequence chose.

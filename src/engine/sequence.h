@@ -42,6 +42,7 @@ struct Sequence {
   bool was_admitted = false;
   int32_t preemptions = 0;
   std::vector<float> prompt_logprobs;
+  std::vector<TokenLogprob> prompt_top;  // top_logprobs entries for each of prompt_logprobs
   bool prompt_logprobs_sent = false;
 
   [[nodiscard]] int64_t length() const noexcept { return static_cast<int64_t>(tokens.size()); }

@@ -1,0 +1,171 @@
+// pagestate serve: the HTTP server over one engine. Prints one line with its address when it is ready; SIGTERM and
+// SIGINT let running requests finish, a second signal does not wait for them.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+#include "apps/backend.h"
+#include "apps/commands/commands.h"
+#include "apps/engine_options.h"
+#include "apps/units.h"
+#include "apps/weights.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "checkpoint/checkpoint.h"
+#include "server/server.h"
+#include "text/token_map.h"
+#include "text/tokenizer.h"
+
+namespace ps::apps {
+namespace {
+
+struct Options {
+  std::string model;
+  std::vector<std::string> served_names;
+  std::string backend = "auto";
+  std::string max_body = "64MiB";
+  std::string max_pending = "4MiB";
+  EngineArguments engine;
+  server::ServerOptions server;
+  double drain_seconds = 30;
+};
+
+// Blocks the signals in this thread and in all it starts; wait() takes them.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  // Whether one came within a fifth of a second.
+  [[nodiscard]] bool wait() const {
+    const timespec time{0, 200'000'000};
+    return sigtimedwait(&set_, nullptr, &time) > 0;
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+server::ModelInfo model_info(const Options& options, const checkpoint::Config& config, int64_t max_context) {
+  server::ModelInfo info;
+  info.names = options.served_names;
+  if (info.names.empty()) {
+    const std::filesystem::path path = std::filesystem::weakly_canonical(options.model);
+    info.names.push_back(path.filename().empty() ? path.parent_path().filename() : path.filename());
+  }
+  info.created = static_cast<int64_t>(std::time(nullptr));
+  info.max_context = max_context;
+  info.vocabulary = static_cast<int32_t>(config.text_config.vocab_size);
+  return info;
+}
+
+// Until the end: a signal, or an engine that failed.
+Status serve_until_signal(server::Server& server, const Signals& signals, double drain_seconds) {
+  server.start();
+  fmt::print("pagestate: ready at {}\n", server.address());
+  std::fflush(stdout);
+  while (!signals.wait()) {
+    if (const std::string fault = server.fault(); !fault.empty()) {
+      server.drain(1);  // the clients hear why
+      while (!server.has_ended()) (void)signals.wait();
+      return Status::internal("the engine failed: " + fault);
+    }
+  }
+  log_info(fmt::format("event=drain seconds={}", drain_seconds));
+  server.drain(drain_seconds);
+  while (!server.has_ended()) {
+    if (signals.wait()) server.drain(0);
+  }
+  log_info("event=stopped");
+  return {};
+}
+
+Status serve(Options options) {
+  if (std::getenv("PS_LOG") == nullptr) set_log_level("info");
+  if (!(options.drain_seconds >= 0)) {
+    return Status::invalid(fmt::format("--drain-seconds is {}; legal values are 0 or more", options.drain_seconds));
+  }
+  PS_TRY(options.server.http.limits.body_bytes, parse_bytes(options.max_body).with("--max-body"));
+  PS_TRY(options.server.http.max_pending_bytes, parse_bytes(options.max_pending).with("--max-pending"));
+  PS_RETURN_IF_ERROR(server::check(options.server.http));
+  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
+  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
+  const Signals signals;
+  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
+  std::vector<int32_t> classes;
+  if (!checkpoint.config().text_config.engram_layer_ids.empty()) {
+    classes = text::engram_token_map(*tokenizer).class_of;
+  }
+  PS_TRY(const auto engine,
+         engine::Engine::create(checkpoint, std::move(classes), tokenizer->never_sampled(), *table, engine_options));
+  log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", engine->memory().max_context,
+                       engine->memory().pages, engine->memory().slots, engine->memory().total_bytes()));
+  server::LocalEngine port(*engine);
+  options.server.service.max_sequences = engine_options.max_sequences;
+  PS_TRY(const auto server,
+         server::Server::create(options.server, port, tokenizer,
+                                model_info(options, checkpoint.config(), engine->memory().max_context)));
+  PS_RETURN_IF_ERROR(load_weights(checkpoint));
+  const std::string& host = options.server.http.host;
+  if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
+    log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");
+  }
+  return serve_until_signal(*server, signals, options.drain_seconds);
+}
+
+void declare_http(CLI::App& command, Options& options) {
+  server::HttpOptions& http = options.server.http;
+  command.add_option("--host", http.host, "Address to listen on; 0.0.0.0 opens the server to the network")
+      ->capture_default_str();
+  http.port = 8000;
+  command.add_option("--port", http.port, "0: any free one")->capture_default_str();
+  command.add_option("--api-key", options.server.gate.api_key, "Asked of every request but /health")
+      ->envname("PAGESTATE_API_KEY");
+  command.add_option("--cors-origin", options.server.gate.cors_origin,
+                     "Browsers of this origin may call: https://example.org, or *; default: none");
+  command.add_option("--max-connections", http.max_connections, "Open at once")->capture_default_str();
+  command.add_option("--max-body", options.max_body, "Of a request")->capture_default_str();
+  command.add_option("--max-pending", options.max_pending, "Unread bytes of a stream before its client is dropped")
+      ->capture_default_str();
+  command.add_option("--header-seconds", http.header_seconds, "For the headers of a request")->capture_default_str();
+  command.add_option("--body-seconds", http.body_seconds, "Without a byte of the body")->capture_default_str();
+  command.add_option("--idle-seconds", http.idle_seconds, "Between requests")->capture_default_str();
+  command.add_option("--keep-alive-seconds", http.keep_alive_seconds, "Silence in a stream before a comment")
+      ->capture_default_str();
+  command.add_option("--max-queue", options.server.service.max_queue, "Sequences that wait beside those that run")
+      ->capture_default_str();
+  command.add_option("--watchdog-seconds", options.server.service.watchdog_seconds, "A longer step makes /health fail")
+      ->capture_default_str();
+  command.add_option("--drain-seconds", options.drain_seconds, "For running requests after SIGTERM or SIGINT")
+      ->capture_default_str();
+  command.add_option("--workers", options.server.workers, "Threads that parse and tokenize requests")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& program, Work& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand("serve", "Serve the model over HTTP with OpenAI's API");
+  command->add_option("--model", options->model, "Checkpoint folder")->required();
+  command->add_option("--served-model-name", options->served_names,
+                      "Names that the model answers to, the first its id; default: the folder's name");
+  declare_http(*command, *options);
+  declare_engine_options(*command, options->engine);
+  declare_backend_option(*command, options->backend);
+  command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
+}
+
+}  // namespace ps::apps
