@@ -85,7 +85,7 @@ class Gauge {
 }
 
 export class EngineView {
-  // settings(): what the user set; onModel(name): called with each poll.
+  // settings(): what the user set; onModel(name): called with each poll. `ready` settles after the first one.
   constructor(root, { settings, onModel }) {
     this.part = (id) => root.getElementById(id);
     this.settings = settings;
@@ -99,6 +99,7 @@ export class EngineView {
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.drawMap());
     new ResizeObserver(() => this.drawMap()).observe(this.part("page-map"));
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.poll(); });
+    this.ready = new Promise((resolve) => { this.noteReady = resolve; });
     this.poll();
   }
 
@@ -108,6 +109,7 @@ export class EngineView {
     this.isPolling = true;
     this.fetchState().then((isLive) => {
       this.isPolling = false;
+      this.noteReady();
       this.timer = setTimeout(() => this.poll(), isLive ? kPollMs : kRetryMs);
     });
   }

@@ -55,11 +55,13 @@ async function answer() {
   running = controller;
   showBusy(true);
   announce("Answering");
-  const body = requestBody(turns, settings, model || "default");
   const turn = newAnswer();
+  const asked = turns.slice();
   turns.push(turn);
   transcript.addAnswer(turn);
   const changed = () => { if (running === controller) transcript.changed(); };
+  await engine.ready; // it knows the model's name
+  const body = requestBody(asked, settings, model || "default");
   await stream({ body, settings, answer: turn, signal: controller.signal, changed });
   if (running !== controller) return; // the conversation was left meanwhile
   running = null;
