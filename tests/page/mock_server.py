@@ -1,5 +1,5 @@
-"""Speaks what the page needs of `pagestate serve`, from scripts instead of a model: static files, streamed chat
-completions, GET /v1/engine. The last word of the user's message picks the script; see REPLIES."""
+"""Speaks what the page and `pagestate chat` need of a server, from scripts instead of a model: static files, streamed
+chat completions, GET /v1/engine, GET /v1/models. The last word of the user's message picks the script; see REPLIES."""
 import json
 import pathlib
 import re
@@ -29,6 +29,7 @@ REPLIES = {
              "calls": [("get_weather", '{"city": "Paris", "unit": "<b>C</b>"}'), ("now", "{}")]},
     "slow": {"reasoning": "Let me think. ", "content": "word " * 5000, "pause": 0.02},
     "long": {"content": "line\n\n" * 400},
+    "control": {"reasoning": "\x1b[2J", "content": "a\x1b]0;owned\x07b\u009bc"},
 }
 
 
@@ -84,6 +85,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.key and self.headers.get("Authorization") != f"Bearer {self.server.key}":
                 return self.error(401, "no key")
             return self.reply(200, json.dumps(self.server.engine_state()).encode())
+        if self.path == "/v1/models":
+            return self.reply(200, b'{"object": "list", "data": [{"id": "mock-model", "object": "model"}]}')
         file = SOURCES / "page" / ("index.html" if self.path == "/" else pathlib.Path(self.path).name)
         if not file.is_file() or (self.path != "/" and not self.path.startswith("/page/")):
             return self.error(404, f"no route for {self.path}")
