@@ -75,6 +75,7 @@ class TerminalLines final : public LineSource {
   Result<Line> next(bool is_first) override {
     is_first_ = is_first;
     el_resize(edit_);
+    el_set(edit_, EL_PREP_TERM, 1);  // before the prompt, so that what is typed upon it is echoed once
     int size = 0;
     const char* typed = el_gets(edit_, &size);
     if (typed == nullptr || size <= 0) {

@@ -87,7 +87,7 @@ class LocalBackend final : public Backend {
         figures.prompt_tokens = event.prompt_tokens;
         figures.cached_tokens = event.cached_tokens;
         figures.answer_tokens = event.answer_tokens;
-        if (figures.first_seconds == 0) figures.first_seconds = seconds_since(start);
+        if (figures.first_seconds == 0 && event.token >= 0) figures.first_seconds = seconds_since(start);
         if (event.token >= 0) reader.push(event.token);
         if (event.finish == engine::FinishReason::kAborted) figures.end = AnswerEnd::kStopped;
         if (event.finish == engine::FinishReason::kLength) figures.end = AnswerEnd::kLength;
