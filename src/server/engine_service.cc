@@ -38,7 +38,7 @@ struct EngineService::Batch {
 
 EngineService::EngineService(EnginePort& engine, Executor& io, Metrics& metrics, const ServiceOptions& options)
     : engine_(engine), io_(io), metrics_(metrics), options_(options) {
-  publish();
+  publish(true);
 }
 
 EngineService::~EngineService() { stop(); }
@@ -145,20 +145,22 @@ void EngineService::run() {
   std::vector<Command> commands;
   try {
     while (true) {
+      bool is_watched = false;
       {
         std::unique_lock lock(mutex_);
         if (!engine_.has_work()) {
           busy_since_ns_ = 0;
-          wake_.wait(lock, [this] { return stops_ || !commands_.empty(); });
+          wake_.wait(lock, [this] { return stops_ || wants_view_ || !commands_.empty(); });
         }
         if (stops_) return;
         commands.swap(commands_);
+        is_watched = std::exchange(wants_view_, false) || Clock::now() < watched_until_;
       }
       busy_since_ns_ = now_ns();
       run_commands(commands);
       commands.clear();
       if (engine_.has_work()) step();
-      publish();
+      publish(is_watched);
     }
   } catch (const std::exception& error) {
     fail(error.what());
@@ -244,7 +246,24 @@ void EngineService::collect_progress(Batch& batch) {
   }
 }
 
-void EngineService::publish() {
+std::shared_ptr<const engine::EngineView> EngineService::view() {
+  constexpr std::chrono::seconds kWatch{5};
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  if (now >= watched_until_) {
+    wants_view_ = true;
+    wake_.notify_one();
+  }
+  watched_until_ = now + kWatch;
+  return view_;
+}
+
+void EngineService::publish(bool is_watched) {
+  if (is_watched) {
+    auto view = std::make_shared<const engine::EngineView>(engine_.look());
+    const std::lock_guard lock(mutex_);
+    view_ = std::move(view);
+  }
   const engine::EngineCounters counters = engine_.counters();
   figures_.waiting = counters.scheduler.waiting;
   figures_.running = counters.scheduler.running;

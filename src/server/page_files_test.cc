@@ -68,8 +68,7 @@ TEST(PageFiles, HaveNothingInlineAndNoOtherHost) {
   EXPECT_FALSE(std::regex_search(html, std::regex("<style|style=|\\son[a-z]+=|<script(?![^>]* src=)")));
   for (const PageFile& file : page_files()) {
     const std::string text(file.bytes);
-    EXPECT_FALSE(std::regex_search(text, std::regex("innerHTML|outerHTML|insertAdjacentHTML|\\beval\\(")))
-        << file.path;
+    EXPECT_FALSE(std::regex_search(text, std::regex("innerHTML|outerHTML|insertAdjacentHTML|\\beval\\("))) << file.path;
     // Namespaces of SVG look like addresses; nothing else may.
     const std::string rest = std::regex_replace(text, std::regex("http://www\\.w3\\.org/2000/svg"), "");
     EXPECT_FALSE(std::regex_search(rest, std::regex("https?://|url\\(|@import"))) << file.path;
