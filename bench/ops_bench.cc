@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/pcg64.h"
-#include "bench/machine_peak.h"
+#include "apps/machine_peak.h"
 #include "cpu/table.h"
 
 namespace {
@@ -60,8 +60,8 @@ class WeightPool {
 };
 
 struct Machine {
-  explicit Machine(bench::Stopwatch clock) : watch(clock), pool(clock.threads) {}
-  bench::Stopwatch watch;
+  explicit Machine(apps::Stopwatch clock) : watch(clock), pool(clock.threads) {}
+  apps::Stopwatch watch;
   ThreadPool pool;
   Arena scratch{HostBuffer::allocate(int64_t{512} << 20).value()};
   WeightPool weights;
@@ -201,7 +201,7 @@ void declare(Machine& machine, cpu::Isa isa) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::Stopwatch watch{false, physical_cores()};
+  apps::Stopwatch watch{false, physical_cores()};
   std::vector<char*> rest;
   for (int i = 0; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -212,11 +212,11 @@ int main(int argc, char** argv) {
   int count = static_cast<int>(rest.size());
   benchmark::Initialize(&count, rest.data());
   Machine machine(watch);
-  machine.read_gbs = bench::read_gigabytes_per_second(watch, machine.pool, kRotation);
+  machine.read_gbs = apps::read_gigabytes_per_second(watch, machine.pool, kRotation);
   benchmark::AddCustomContext("read_GB/s", std::to_string(machine.read_gbs));
   for (const cpu::Isa isa : cpu::kIsas) {
     if (!cpu::supported(isa).ok()) continue;
-    machine.peak_gflops[static_cast<int>(isa)] = bench::peak_gigaflops(watch, isa, machine.pool);
+    machine.peak_gflops[static_cast<int>(isa)] = apps::peak_gigaflops(watch, isa, machine.pool);
     benchmark::AddCustomContext("peak_GFLOP/s_" + std::string(cpu::isa_name(isa)),
                                 std::to_string(machine.peak_gflops[static_cast<int>(isa)]));
     declare(machine, isa);

@@ -35,10 +35,12 @@ LENGTHS = {"text": 600, "chat": 130, "fact": 70, "arithmetic": 90, "copy": 150, 
 MIXES = {
     "short": {"text": 0.36, "chat": 0.09, "fact": 0.02, "arithmetic": 0.08, "copy": 0.08, "key_value": 0.09, "story": 0.04, "json": 0.07,
               "tools": 0.08, "recall": 0.09},
-    "medium": {"text": 0.30, "chat": 0.09, "fact": 0.02, "arithmetic": 0.08, "copy": 0.06, "key_value": 0.07, "story": 0.04, "json": 0.06,
-               "tools": 0.10, "recall": 0.18},
-    "long": {"text": 0.20, "chat": 0.06, "fact": 0.01, "arithmetic": 0.05, "copy": 0.05, "key_value": 0.05, "story": 0.03, "json": 0.05,
-             "tools": 0.08, "recall": 0.42},
+    "medium": {"text": 0.25, "chat": 0.08, "fact": 0.02, "arithmetic": 0.07, "copy": 0.07, "key_value": 0.09, "story": 0.08, "json": 0.07,
+               "tools": 0.09, "recall": 0.18},
+    "long": {"text": 0.20, "chat": 0.05, "fact": 0.01, "arithmetic": 0.04, "copy": 0.05, "key_value": 0.06, "story": 0.05, "json": 0.05,
+             "tools": 0.07, "recall": 0.42},
+    "finish": {"text": 0.25, "chat": 0.08, "fact": 0.02, "arithmetic": 0.05, "copy": 0.10, "key_value": 0.10, "story": 0.08, "json": 0.06,
+               "tools": 0.06, "recall": 0.20},
 }
 
 
@@ -62,7 +64,7 @@ class Source:
             filler = json.load(f)["held" if held else "train"]
         with open(os.path.join(folder, "definitions.json"), encoding="utf-8") as f:
             definitions = [tuple(d) for d in json.load(f)]
-        self.world = World(filler, definitions, word_lists.HELD_OUT_NAMES if held else word_lists.NAMES)
+        self.world = World(filler, definitions, word_lists.HELD_OUT_NAMES if held else word_lists.NAMES + word_lists.invented_names(2000))
         ids = {t: self.tokenizer.token_to_id(t) for t in ("<｜Assistant｜>", "<think>", "</think>", "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>")}
         self.assistant, self.think, self.unthink, self.eos, self.bos = ids.values()
 

@@ -2,7 +2,9 @@
 
     dense   every compressed row is attended; the indexer learns from the attention it sees (T = 1,024)
     sparse  top-k selections decide; every second, later every fourth step is dense and teaches the indexer (T = 2,048)
+    wide    as sparse, every second step teaching, on the long mix: the indexer meets far rows (T = 4,096, half the tokens)
     long    sparse with gathered rows (T = 8,192)
+    finish  long and replay at once, with little of everything: a short last phase
     replay  sparse; windows are cut at random places, in the decoder as bounded replay does, sometimes in the encoder (T = 2,048)
     draft   the backbone is frozen; the draft stages learn to foresee it (T = 2,048)
 
@@ -44,14 +46,15 @@ Tensor = torch.Tensor
 @dataclass(frozen=True)
 class Phase:
     name: str
-    rows: int  # at the full size; tokens per step stay the same in every phase
+    rows: int  # at the full size
     length: int
     mix: str
     until: float = 1.0  # share of the run's time
 
 
 KINDS = {p.name: p for p in (
-    Phase("dense", 64, 1024, "short"), Phase("sparse", 32, 2048, "medium"), Phase("long", 8, 8192, "long"),
+    Phase("dense", 64, 1024, "short"), Phase("sparse", 32, 2048, "medium"), Phase("wide", 8, 4096, "long"), Phase("long", 8, 8192, "long"),
+    Phase("finish", 8, 8192, "finish"),
     Phase("replay", 32, 2048, "medium"), Phase("draft", 32, 2048, "medium"),
 )}
 DEFAULT_PHASES = "dense=0.4,sparse=0.38,long=0.06,replay=0.07,draft=0.09"
@@ -166,13 +169,13 @@ class Trainer:
         else:
             if phase.name == "dense":
                 mode = Mode(sparse=False, learn_index=self.share >= self.args.index_from)
-            elif phase.name == "long":
+            elif phase.name in ("long", "finish"):
                 mode = Mode(gather=True)
             else:
-                every = 2 if phase.name == "sparse" and n < self.args.teach_steps else 4
+                every = 2 if phase.name == "wide" or phase.name == "sparse" and n < self.args.teach_steps else 4
                 teach = n % every == every - 1
                 mode = Mode(sparse=not teach, learn_index=teach)
-            if phase.name == "replay":
+            if phase.name in ("replay", "finish"):
                 add_cuts(batch, self.generator)
             out = model.forward(batch, mode)
             loss, each = model.loss(out.x, batch)
@@ -190,7 +193,7 @@ class Trainer:
         loss.backward()
         muon, adam = self.rates()
         self.optimizer.step(muon, adam, only=only, skip=skip)
-        if phase.name in ("dense", "sparse", "draft"):
+        if phase.name in ("dense", "sparse", "wide", "draft"):
             self.optimizer.balance(loads, 0.002 if n < 1000 else 0.0005)
         self.step_number += 1
         self.run_step += 1

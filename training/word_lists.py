@@ -1,8 +1,26 @@
 """Small closed sets of words and facts that the skill generator draws from. Hand-written; nothing here is copied from a data set."""
 
+import random
+
 NAMES = """Anna Ben Clara David Emma Felix Grace Henry Iris Jack Karen Leo Maria Noah Olga Paul Quinn Rosa Sam Tina Uma Victor Wendy Xavier Yara Zoe
 Alice Bruno Cora Dora Erik Fiona George Hannah Ivan Julia Kevin Laura Martin Nina Oscar Petra Robert Sara Tom Ursula Vera Walter Adam Bella Carl Diana
 Edgar Flora Gina Hugo Ida John Kate Lena Max Nora Otto Peter Ruth Simon Thea Vincent""".split()
+_ONSETS = "B Br C Ch D Dr F G Gl H J K L M N P Q R S St T Th V W Z".split()
+_MIDDLES = "a ai e ei i o u ari eli ona ima ula osa enda ila ora anti esto".split()
+_ENDS = "ba del dra fin gus ka len lia lo mar mon na nis ra rick sa ta tor va vin za x ne l s".split()
+
+
+def invented_names(count: int, seed: int = 1) -> list[str]:
+    """Names that nobody has: whoever meets enough of them learns to copy a name instead of recognizing one."""
+    r = random.Random(f"names/{seed}")
+    out: dict[str, None] = {}
+    while len(out) < count:
+        name = r.choice(_ONSETS) + r.choice(_MIDDLES) + r.choice(_ENDS)
+        if name not in HELD_OUT_NAMES and name not in NAMES:
+            out[name] = None
+    return list(out)
+
+
 HELD_OUT_NAMES = "Amber Boris Celia Damian Elsa Frank Gloria Hector Irma Jonas Lydia Marcus".split()
 
 CAPITALS = {

@@ -1,4 +1,4 @@
-// pagestate bench serve: a synthetic open-loop load against the engine in process.
+// pagestate bench, and bench serve: a synthetic open-loop load against the engine in process.
 #include <fmt/format.h>
 
 #include <memory>
@@ -86,6 +86,7 @@ void add_bench(CLI::App& program, Work& chosen) {
   options->engine.token_budget = 512;
   CLI::App* bench = program.add_subcommand("bench", "Measure the engine");
   bench->require_subcommand(1);
+  for (const bool is_decode : {true, false}) add_bench_steps(*bench, is_decode, chosen);
   CLI::App* serve =
       bench->add_subcommand("serve", "A synthetic open-loop load: throughput, latencies, hit rate, PAGEs");
   serve->add_option("--model", options->model, "Checkpoint folder")->required();

@@ -20,7 +20,9 @@ void add_prompt(CLI::App& program, Work& chosen);
 void add_parse(CLI::App& program, Work& chosen);
 void add_make_checkpoint(CLI::App& program, Work& chosen);
 void add_validate(CLI::App& program, Work& chosen);
-void add_bench(CLI::App& program, Work& chosen);  // bench serve
+void add_bench(CLI::App& program, Work& chosen);  // bench serve, decode and prefill
+// One of the two latter, below `bench`.
+void add_bench_steps(CLI::App& bench, bool is_decode, Work& chosen);
 void add_serve(CLI::App& program, Work& chosen);
 
 }  // namespace ps::apps

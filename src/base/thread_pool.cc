@@ -4,8 +4,9 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,30 @@ namespace ps {
 namespace {
 constexpr unsigned kFlushToZero = 1u << 15;
 constexpr unsigned kDenormalsAreZero = 1u << 6;
+
+constexpr uint64_t kOpen = uint64_t{1} << 31;
+constexpr uint64_t kInside = kOpen - 1;  // mask of the count
+constexpr std::chrono::microseconds kSpin{40};
+
+// Waits for `done` for at most kSpin.
+template <typename Done>
+bool spin_until(const Done& done) noexcept {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      _mm_pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+void pin_to(int cpu) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(cpu), &set);
+  (void)sched_setaffinity(0, sizeof set, &set);  // a set that shrank meanwhile: the thread stays where it may run
+}
 }  // namespace
 
 FlushSubnormals::FlushSubnormals() noexcept : saved_(_mm_getcsr()) {
@@ -22,16 +47,23 @@ FlushSubnormals::FlushSubnormals() noexcept : saved_(_mm_getcsr()) {
 }
 FlushSubnormals::~FlushSubnormals() { _mm_setcsr(saved_); }
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, Pinning pinning) : pins_caller_(pinning == Pinning::kCores) {
   PS_CHECK(threads >= 1, threads);
+  const std::vector<int> cpus = pins_caller_ ? physical_core_cpus() : std::vector<int>{};
   workers_.reserve(static_cast<size_t>(threads) - 1);
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  for (int worker = 1; worker < threads; ++worker) {
+    const int cpu = cpus.empty() ? -1 : cpus[static_cast<size_t>(worker) % cpus.size()];
+    workers_.emplace_back([this, worker, cpu] {
+      if (cpu >= 0) pin_to(cpu);
+      work(worker);
+    });
+  }
 }
 
 ThreadPool::~ThreadPool() {
   {
     const std::lock_guard lock(mutex_);
-    stop_ = true;
+    stop_.store(true);
   }
   wake_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -39,27 +71,37 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   if (count <= 0) return;
+  if (pins_caller_) {
+    pins_caller_ = false;
+    if (const std::vector<int> cpus = physical_core_cpus(); !cpus.empty()) pin_to(cpus.front());
+  }
   grain = std::max<int64_t>(grain, 1);
   if (workers_.empty() || count <= grain) {
     const FlushSubnormals flush;
     for (int64_t begin = 0; begin < count; begin += grain) body(begin, std::min(begin + grain, count), 0);
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    PS_CHECK(body_ == nullptr, "parallel_for is not re-entrant");
-    body_ = &body;
-    count_ = count;
-    grain_ = grain;
-    next_.store(0, std::memory_order_relaxed);
-    busy_ = static_cast<int>(workers_.size());
-    ++generation_;
+  PS_CHECK((fork_.load() & kOpen) == 0, "parallel_for is not re-entrant");
+  body_ = &body;
+  count_ = count;
+  grain_ = grain;
+  next_.store(0, std::memory_order_relaxed);
+  const uint64_t generation = (fork_.load() >> 32) + 1;
+  fork_.store(generation << 32 | kOpen);
+  // Sequentially consistent on both sides: a worker that this misses has seen the new generation before it sleeps.
+  if (sleepers_.load() > 0) {
+    {
+      const std::lock_guard lock(mutex_);
+    }
+    wake_.notify_all();
   }
-  wake_.notify_all();
   run_pieces(0);
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
-  body_ = nullptr;
+  fork_.fetch_and(~kOpen);
+  const auto is_empty = [this] { return (fork_.load() & kInside) == 0; };
+  while (!spin_until(is_empty)) {
+    const uint64_t now = fork_.load();
+    if ((now & kInside) != 0) fork_.wait(now);
+  }
 }
 
 void ThreadPool::run_pieces(int worker) {
@@ -71,39 +113,69 @@ void ThreadPool::run_pieces(int worker) {
   }
 }
 
+// Enters a fork that is open and newer than `seen`.
+bool ThreadPool::join(uint64_t& seen) noexcept {
+  uint64_t now = fork_.load();
+  while ((now & kOpen) != 0 && now >> 32 != seen) {
+    if (fork_.compare_exchange_weak(now, now + 1)) {
+      seen = now >> 32;
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::leave() noexcept {
+  if ((fork_.fetch_sub(1) & (kInside | kOpen)) == 1) fork_.notify_one();
+}
+
+void ThreadPool::sleep_until_fork(uint64_t seen) {
+  std::unique_lock lock(mutex_);
+  sleepers_.fetch_add(1);
+  wake_.wait(lock, [&] {
+    const uint64_t now = fork_.load();
+    return stop_.load() || ((now & kOpen) != 0 && now >> 32 != seen);
+  });
+  sleepers_.fetch_sub(1);
+}
+
 void ThreadPool::work(int worker) {
   uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
-    if (stop_) return;
-    seen = generation_;
-    lock.unlock();
-    run_pieces(worker);
-    lock.lock();
-    if (--busy_ == 0) done_.notify_one();
+  while (!stop_.load()) {
+    bool inside = false;
+    const bool awake = spin_until([&] { return (inside = join(seen)) || stop_.load(); });
+    if (inside) {
+      run_pieces(worker);
+      leave();
+    } else if (!awake) {
+      sleep_until_fork(seen);
+    }
   }
 }
 
-int physical_cores() {
+std::vector<int> physical_core_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) {
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  std::set<std::pair<std::string, std::string>> cores;
-  int logical = 0;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return {};
+  std::map<std::pair<std::string, std::string>, int> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &set)) continue;
-    ++logical;
+    if (!CPU_ISSET(static_cast<size_t>(cpu), &set)) continue;
     const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     std::string package;
     std::string core;
     std::ifstream(folder + "physical_package_id") >> package;
     std::ifstream(folder + "core_id") >> core;
-    cores.emplace(package, core.empty() ? "cpu" + std::to_string(cpu) : core);
+    cores.try_emplace({package, core.empty() ? "cpu" + std::to_string(cpu) : core}, cpu);
   }
-  return std::max(1, std::min(logical, static_cast<int>(cores.size())));
+  std::vector<int> cpus;
+  for (const auto& [name, cpu] : cores) cpus.push_back(cpu);
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+int physical_cores() {
+  const auto count = static_cast<int>(physical_core_cpus().size());
+  return count > 0 ? count : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 }  // namespace ps

@@ -44,10 +44,14 @@ class RangeBody {
   void (*call_)(const void*, int64_t, int64_t, int);
 };
 
+// kCores binds each thread to a physical core of the process's CPU set, round the set when there are more threads: the
+// workers at once, the calling thread at its first parallel_for. NOTE: threads that the caller starts later inherit it.
+enum class Pinning : uint8_t { kNone, kCores };
+
 class ThreadPool {
  public:
   // threads >= 1 counts the caller.
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads, Pinning pinning = Pinning::kNone);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -56,27 +60,37 @@ class ThreadPool {
 
   // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by whichever thread
   // is free. `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
+  // An idle worker spins for some tens of microseconds before it sleeps, so forks in close succession cost no wake-up;
+  // a worker that wakes late misses the fork and holds nobody up.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
 
  private:
   void work(int worker);
   void run_pieces(int worker);
+  [[nodiscard]] bool join(uint64_t& seen) noexcept;
+  void leave() noexcept;
+  void sleep_until_fork(uint64_t seen);
 
   std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable done_;
-  uint64_t generation_ = 0;
-  int busy_ = 0;
-  bool stop_ = false;
-  // The current fork/join; written by the caller under mutex_ before the workers wake.
+  bool pins_caller_ = false;
+  // The current fork: generation << 32 | kOpen | workers inside it. body_, count_ and grain_ are written while it is
+  // closed and nobody is inside.
+  std::atomic<uint64_t> fork_{0};
   const RangeBody* body_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 1;
-  std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<bool> stop_{false};
+  // Workers that sleep, or are about to.
+  std::atomic<int> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
 };
 
 // Number of physical cores in this process's CPU set; hyper-threads of one core count once (pitfalls G7).
 [[nodiscard]] int physical_cores();
+
+// One logical CPU of each of them, ascending.
+[[nodiscard]] std::vector<int> physical_core_cpus();
 
 }  // namespace ps

@@ -2,13 +2,16 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <limits>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace ps {
@@ -93,6 +96,48 @@ TEST(ThreadPoolThreads, BodiesFlushSubnormalsAndTheCallerGetsItsEnvironmentBack)
 
 TEST(ThreadPoolThreads, StartsAndStopsWithoutWork) {
   for (int round = 0; round < 50; ++round) const ThreadPool pool(1 + round % 5);
+}
+
+TEST(ThreadPoolThreads, WorkersThatFellAsleepComeBack) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 20; ++round) {
+    // Longer than any spin; then a fork in which every worker must take part: each piece waits for the others.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<int> inside{0};
+    pool.parallel_for(3, 1, [&](int64_t, int64_t, int) {
+      inside.fetch_add(1);
+      while (inside.load() < 3) std::this_thread::yield();
+    });
+    EXPECT_EQ(inside.load(), 3);
+  }
+}
+
+TEST(ThreadPoolThreads, PinnedThreadsStayOnOneCoreOfTheSetEach) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  // On a thread of its own, since the caller is pinned too.
+  std::thread([&] {
+    const std::vector<int> cpus = physical_core_cpus();
+    ThreadPool pool(static_cast<int>(cpus.size()) + 1, Pinning::kCores);
+    std::atomic<int> inside{0};
+    std::vector<int> count(static_cast<size_t>(pool.threads()));
+    std::vector<int> legal(static_cast<size_t>(pool.threads()));
+    pool.parallel_for(pool.threads(), 1, [&](int64_t, int64_t, int worker) {
+      inside.fetch_add(1);
+      while (inside.load() < pool.threads()) std::this_thread::yield();
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      sched_getaffinity(0, sizeof set, &set);
+      const auto at = static_cast<size_t>(worker);
+      count[at] = CPU_COUNT(&set);
+      legal[at] = CPU_ISSET(static_cast<size_t>(cpus[at % cpus.size()]), &set) ? 1 : 0;
+    });
+    EXPECT_TRUE(std::all_of(count.begin(), count.end(), [](int n) { return n == 1; }));
+    EXPECT_TRUE(std::all_of(legal.begin(), legal.end(), [](int n) { return n == 1; }));
+  }).join();
+  cpu_set_t after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
 TEST(FlushSubnormals, NestsAndRestores) {

@@ -97,9 +97,9 @@ void shrink_text(TextConfig& t) {
   t.index_source_layer_ids = {2, 4, 6, 8, 10};
   t.index_n_heads = 4;
   t.index_head_dim = 64;
-  t.index_topk = 16;
+  t.index_topk = 40;
   t.candidate_source_layer_id = 6;
-  t.candidate_topk_blocks = 4;
+  t.candidate_topk_blocks = 6;
   t.engram_layer_ids = {1, 4};
   t.engram_vocab_size = 1000;
   t.engram_n_heads = 2;

@@ -3,6 +3,7 @@
 // transposed. Everything that is no product runs on the AVX-512 kernels.
 #include <immintrin.h>
 
+#include "cpu/amx_kernels.h"
 #include "cpu/decode_tables.h"
 #include "cpu/kernels.h"
 
@@ -10,39 +11,13 @@ namespace ps::cpu {
 namespace {
 
 #include "cpu/avx512_vectors-inl.h"
+#include "cpu/amx_tiles-inl.h"
 
 constexpr int64_t kGroup = 16;        // rows of x in one tile
 constexpr int64_t kTileBytes = 1024;  // 16 rows of W, 32 of K, BF16
 constexpr int64_t kChunk = 16;        // blocks of K that are decoded at a time for many rows of x
 
 // Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// The tile instructions, with the memory they touch told to the compiler (its own intrinsics leave that out for loads).
-template <int kTile>
-inline void load_tile(const void* from, int64_t row_bytes) {
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(kTile) : "memory");
-}
-template <int kTile>
-inline void store_tile(void* to, int64_t row_bytes) {
-  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(row_bytes), "i"(kTile) : "memory");
-}
-template <int kTile>
-inline void zero_tile() {
-  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
-}
-// Tile kSum += tile kWeights * tile kInput.
-template <int kSum, int kWeights, int kInput>
-inline void multiply_tiles() {
-  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kWeights), "i"(kInput));
-}
-
 // Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
 inline void configure(int64_t first, int64_t second) {
   TileConfig config;
@@ -51,7 +26,7 @@ inline void configure(int64_t first, int64_t second) {
     config.row_bytes[i] = static_cast<uint16_t>(columns[i] * 4);
     config.rows[i] = 16;
   }
-  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+  configure_tiles(config);
 }
 
 // Packed rows: groups of 16 rows of x, the last one shorter; a group is [block of K][16 pairs of K][rows][2] BF16.
@@ -219,6 +194,16 @@ inline void decode(const ops::Weight& w, int64_t first, int64_t begin, int64_t e
   }
 }
 
+// `count` blocks of a whole panel.
+inline void decode_chunk(const ops::Weight& w, int64_t first, int64_t block, int64_t count, uint16_t* out) {
+  for (int64_t done = 0; done < count; done += kUnit) {
+    const int64_t unit = count - done < kUnit ? count - done : kUnit;
+    for (int64_t part = 0; part < kPanel; part += kPart) {
+      decode(w, first, part, part + kPart, block + done, unit, out + done * kPanel * kBlock);
+    }
+  }
+}
+
 // ---- Products -------------------------------------------------------------------------------------------------------
 
 // Sums of one group as the tiles leave them, [32 rows of W][size], turned into tile rows [size][32 rows of W].
@@ -329,46 +314,60 @@ inline void multiply_single(const uint16_t* w, int64_t count, const uint32_t* x,
   store_tile<2>(sums + 16 * size, bytes);
 }
 
-// More rows of x: kChunk blocks of K of the panel are decoded, then every group of rows passes over them.
+constexpr int64_t kDecodedPanel = kChunk * kPanel * kBlock;  // values
+
+// More rows of x: kChunk blocks of K of all panels are decoded, then every two groups of rows pass over them. So x is
+// read once for all panels, its part for the chunk and a panel's lie in the first cache, and the sums in the second.
 void multiply_many(const MultiplyArgs& args) {
-  alignas(64) uint16_t decoded[kChunk * kPanel * kBlock];
+  uint16_t* decoded = reinterpret_cast<uint16_t*>(args.work);
   void* packed = const_cast<void*>(args.packed);
   const int64_t columns = args.w.columns;
   const int64_t blocks = (columns + kBlock - 1) / kBlock;
   const int64_t groups = (args.count + kGroup - 1) / kGroup;
   const int64_t last_size = args.count - (groups - 1) * kGroup;
-  const int64_t pairs = groups / 2;
   const auto size_of = [&](int64_t group) { return group == groups - 1 ? last_size : kGroup; };
+  const auto sums_of = [&](int64_t panel, int64_t group) {
+    return args.tile + (panel * args.count + group * kGroup) * kPanel;
+  };
   for (int64_t first = 0; first < blocks; first += kChunk) {
     const int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
-    for (int64_t block = 0; block < count; block += kUnit) {
-      const int64_t unit = count - block < kUnit ? count - block : kUnit;
-      for (int64_t part = 0; part < kPanel; part += kPart) {
-        decode(args.w, args.first, part, part + kPart, first + block, unit, decoded + block * kPanel * kBlock);
-      }
+    for (int64_t p = 0; p < args.panels; ++p) {
+      decode_chunk(args.w, args.first + p * kPanel, first, count, decoded + p * kDecodedPanel);
     }
     configure(kGroup, kGroup);
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-      const int64_t group = 2 * pair;
+    for (int64_t group = 0; group + 1 < groups; group += 2) {
       const int64_t size1 = size_of(group + 1);
       if (size1 != kGroup) configure(kGroup, size1);
-      float* sums = args.tile + group * kGroup * kPanel;
-      multiply_pair(decoded, count, group_block(packed, columns, group, kGroup, first), kGroup,
-                    group_block(packed, columns, group + 1, size1, first), size1, sums, sums + kGroup * kPanel,
-                    first == 0);
+      const uint32_t* x0 = group_block(packed, columns, group, kGroup, first);
+      const uint32_t* x1 = group_block(packed, columns, group + 1, size1, first);
+      for (int64_t p = 0; p < args.panels; ++p) {
+        multiply_pair(decoded + p * kDecodedPanel, count, x0, kGroup, x1, size1, sums_of(p, group),
+                      sums_of(p, group + 1), first == 0);
+      }
     }
-    if (groups % 2 != 0) {
-      if (last_size != kGroup) configure(last_size, last_size);
-      multiply_single(decoded, count, group_block(packed, columns, groups - 1, last_size, first), last_size,
-                      args.tile + (groups - 1) * kGroup * kPanel, first == 0);
+    if (groups % 2 == 0) continue;
+    if (last_size != kGroup) configure(last_size, last_size);
+    const uint32_t* x = group_block(packed, columns, groups - 1, last_size, first);
+    for (int64_t p = 0; p < args.panels; ++p) {
+      multiply_single(decoded + p * kDecodedPanel, count, x, last_size, sums_of(p, groups - 1), first == 0);
     }
   }
-  for (int64_t group = 0; group < groups; ++group) turn_sums(args.tile + group * kGroup * kPanel, size_of(group));
+  for (int64_t p = 0; p < args.panels; ++p) {
+    for (int64_t group = 0; group < groups; ++group) turn_sums(sums_of(p, group), size_of(group));
+  }
 }
 
 void matrix_multiply(const MultiplyArgs& args) {
-  if (args.count <= kGroup) multiply_few(args);
-  else multiply_many(args);
+  if (args.count > kGroup) {
+    multiply_many(args);
+    return;
+  }
+  for (int64_t p = 0; p < args.panels; ++p) {
+    MultiplyArgs panel = args;
+    panel.first += p * kPanel;
+    panel.tile += p * args.count * kPanel;
+    multiply_few(panel);
+  }
 }
 
 }  // namespace
@@ -376,7 +375,10 @@ void matrix_multiply(const MultiplyArgs& args) {
 const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
     Kernels kernels = avx512_kernels();
-    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply};
+    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply,
+                      kPanelGroup * kDecodedPanel * 2};
+    kernels.attend_bytes = amx_attend_bytes;
+    kernels.attend = amx_attend;
     return kernels;
   }();
   return kKernels;

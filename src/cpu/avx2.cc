@@ -40,6 +40,22 @@ inline uint32_t reduce_max(IntVec a) {
   m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xB1));
   return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
 }
+inline float reduce_maximum(Vec a) {  // of no NaN
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+inline float first_lane(Vec a) { return _mm256_cvtss_f32(a); }
+inline Vec even_lanes(Vec a) { return _mm256_moveldup_ps(a); }
+inline Vec odd_lanes(Vec a) { return _mm256_movehdup_ps(a); }
+inline Vec lane_numbers() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
+// fold_lanes of 16 lanes.
+inline float fold_lanes(const Vec (&lanes)[2]) {
+  const __m256 eight = _mm256_add_ps(lanes[0], lanes[1]);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
 template <int kBits>
 inline IntVec shift_left(IntVec a) {
   return _mm256_slli_epi32(a, kBits);
@@ -208,7 +224,54 @@ inline void decode_block(const ops::Weight& w, int64_t first, int64_t block, flo
   }
 }
 
+// 32 values of a compressed row: two groups of 16, each with its scale.
+inline void compressed_block(const std::byte* codes, const std::byte* scales, float* out) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  const DecodeTables& tables = decode_tables();
+  alignas(16) uint8_t packed[16];
+  _mm_store_si128(reinterpret_cast<__m128i*>(packed), bytes);
+  for (int i = 0; i < kBlock; ++i) {
+    const uint16_t* table = tables.compressed[static_cast<uint8_t>(scales[i / 16])];
+    const uint32_t bits = static_cast<uint32_t>(table[i % 2 == 0 ? packed[i / 2] & 15u : packed[i / 2] >> 4]) << 16;
+    __builtin_memcpy(out + i, &bits, 4);
+  }
+}
+
+// Exact in BF16, so the upper halves are the values.
+inline void narrow_row(const float* row, uint16_t* out) {
+  for (int i = 0; i < kBlock; i += kLanes) store_bf16(out + i, load(row + i));
+}
+inline void decode_fp4_words(const std::byte* codes, uint8_t scale, uint16_t* out) {
+  alignas(32) float row[kBlock];
+  fp4_row(codes, scale, row);
+  narrow_row(row, out);
+}
+inline void decode_fp8_words(const std::byte* low, const std::byte* high, uint8_t scale, uint16_t* out) {
+  alignas(32) std::byte codes[kBlock];
+  __builtin_memcpy(codes, low, 16);
+  __builtin_memcpy(codes + 16, high, 16);
+  alignas(32) float row[kBlock];
+  fp8_row(codes, scale, row);
+  narrow_row(row, out);
+}
+
+inline void decode_key(const Key& key, int64_t dim, float* out) {
+  for (int64_t d = 0; d < dim; d += kBlock) {
+    switch (key.format) {
+      case KeyFormat::kF32: copy_f32(reinterpret_cast<const float*>(key.row) + d, kBlock, out + d); break;
+      case KeyFormat::kBF16: widen_bf16(reinterpret_cast<const uint16_t*>(key.row) + d, kBlock, out + d); break;
+      case KeyFormat::kMxfp8: fp8_row(key.row + d, static_cast<uint8_t>(key.row[dim + d / kBlock]), out + d); break;
+      case KeyFormat::kCompressed: compressed_block(key.row + d / 2, key.row + dim / 2 + d / 16, out + d); break;
+    }
+  }
+}
+
+inline void decode_words(const std::byte* codes, uint8_t scale, float* out) { fp8_row(codes, scale, out); }
+
+#include "cpu/vector_functions-inl.h"
 #include "cpu/vector_kernels-inl.h"
+#include "cpu/vector_attention-inl.h"
+#include "cpu/vector_rows-inl.h"
 
 }  // namespace
 
@@ -218,7 +281,10 @@ const Kernels& avx2_kernels() {
                                     .activate = activate,
                                     .store = store_tile,
                                     .add = add_tile,
-                                    .quantize = quantize};
+                                    .quantize = quantize,
+                                    .attend_bytes = exact_attend_bytes,
+                                    .attend = exact_attend,
+                                    .rows = kRowKernels};
   return kKernels;
 }
 

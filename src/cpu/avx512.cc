@@ -8,24 +8,7 @@ namespace ps::cpu {
 namespace {
 
 #include "cpu/avx512_vectors-inl.h"
-
-// One row's block of K as 32 BF16 words.
-inline __m512i fp8_words(const std::byte* codes, const __m512i (&table)[4]) {
-  const __m512i index = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
-  const __m512i low = _mm512_permutex2var_epi16(table[0], index, table[1]);
-  const __m512i high = _mm512_permutex2var_epi16(table[2], index, table[3]);
-  const __mmask32 is_high = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));
-  const __m512i magnitude = _mm512_mask_blend_epi16(is_high, low, high);
-  // magnitude | (index << 8 & 0x8000)
-  return _mm512_ternarylogic_epi32(magnitude, _mm512_slli_epi16(index, 8), _mm512_set1_epi16(INT16_MIN), 0xF8);
-}
-inline __m512i fp4_words(const std::byte* codes, const uint16_t* table) {
-  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-  // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
-  const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
-  return _mm512_permutexvar_epi16(index,
-                                  _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(table))));
-}
+#include "cpu/avx512_words-inl.h"
 
 // 16 rows of 32 words: out[k][row] as floats.
 inline void spread_words(__m512i (&rows)[16], float* out) {
@@ -106,7 +89,48 @@ inline void decode_block(const ops::Weight& w, int64_t first, int64_t block, flo
   for (int k = 0; k < kBlock; ++k) store(out + k * kPanel + 16, zero());
 }
 
+inline void widen_words(__m512i words, float* out) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words));
+  const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(words, 1));
+  store(out, as_float(_mm512_slli_epi32(low, 16)));
+  store(out + 16, as_float(_mm512_slli_epi32(high, 16)));
+}
+
+inline void decode_fp4_words(const std::byte* codes, uint8_t scale, uint16_t* out) {
+  _mm512_storeu_si512(out, fp4_words(codes, decode_tables().fp4[scale]));
+}
+inline void decode_fp8_words(const std::byte* low, const std::byte* high, uint8_t scale, uint16_t* out) {
+  alignas(32) std::byte codes[kBlock];
+  __builtin_memcpy(codes, low, 16);
+  __builtin_memcpy(codes + 16, high, 16);
+  const uint16_t* words = decode_tables().fp8[scale];
+  const __m512i table[4] = {_mm512_load_si512(words), _mm512_load_si512(words + 32), _mm512_load_si512(words + 64),
+                            _mm512_load_si512(words + 96)};
+  _mm512_storeu_si512(out, fp8_words(codes, table));
+}
+
+inline void decode_key(const Key& key, int64_t dim, float* out) {
+  if (key.format == KeyFormat::kF32) {
+    for (int64_t d = 0; d < dim; d += kBlock) copy_f32(reinterpret_cast<const float*>(key.row) + d, kBlock, out + d);
+    return;
+  }
+  const DecodeTables& tables = decode_tables();
+  for (int64_t d = 0; d < dim; d += kBlock) {
+    widen_words(key_words(key, dim, d, tables), out + d);
+  }
+}
+
+inline void decode_words(const std::byte* codes, uint8_t scale, float* out) {
+  const uint16_t* words = decode_tables().fp8[scale];
+  const __m512i table[4] = {_mm512_load_si512(words), _mm512_load_si512(words + 32), _mm512_load_si512(words + 64),
+                            _mm512_load_si512(words + 96)};
+  widen_words(fp8_words(codes, table), out);
+}
+
+#include "cpu/vector_functions-inl.h"
 #include "cpu/vector_kernels-inl.h"
+#include "cpu/vector_attention-inl.h"
+#include "cpu/vector_rows-inl.h"
 
 }  // namespace
 
@@ -116,7 +140,10 @@ const Kernels& avx512_kernels() {
                                     .activate = activate,
                                     .store = store_tile,
                                     .add = add_tile,
-                                    .quantize = quantize};
+                                    .quantize = quantize,
+                                    .attend_bytes = exact_attend_bytes,
+                                    .attend = exact_attend,
+                                    .rows = kRowKernels};
   return kKernels;
 }
 

@@ -29,6 +29,18 @@ inline IntVec add_int(IntVec a, IntVec b) { return _mm512_add_epi32(a, b); }
 inline IntVec subtract_int(IntVec a, IntVec b) { return _mm512_sub_epi32(a, b); }
 inline IntVec max_int(IntVec a, IntVec b) { return _mm512_max_epu32(a, b); }
 inline uint32_t reduce_max(IntVec a) { return _mm512_reduce_max_epu32(a); }
+inline float reduce_maximum(Vec a) { return _mm512_reduce_max_ps(a); }  // of no NaN
+inline float first_lane(Vec a) { return _mm512_cvtss_f32(a); }
+inline Vec even_lanes(Vec a) { return _mm512_moveldup_ps(a); }
+inline Vec odd_lanes(Vec a) { return _mm512_movehdup_ps(a); }
+inline Vec lane_numbers() { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+// fold_lanes of 16 lanes.
+inline float fold_lanes(const Vec (&lanes)[1]) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes[0]), _mm512_extractf32x8_ps(lanes[0], 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
 template <int kBits>
 inline IntVec shift_left(IntVec a) {
   return _mm512_slli_epi32(a, kBits);

@@ -18,7 +18,9 @@ std::unique_ptr<const DecodeTables> build() {
       tables->fp8_bytes[scale][1][code] = static_cast<uint8_t>(bits & 0xFF);
     }
     for (int code = 0; code < 16; ++code) {
-      tables->fp4[scale][code] = to_bf16(scale_by_e8m0(e2m1_to_float(static_cast<uint8_t>(code)), scale_code)).bits;
+      const float value = e2m1_to_float(static_cast<uint8_t>(code));
+      tables->fp4[scale][code] = to_bf16(scale_by_e8m0(value, scale_code)).bits;
+      tables->compressed[scale][code] = to_bf16(value * e4m3_to_float(scale_code)).bits;
     }
   }
   return tables;

@@ -1,5 +1,6 @@
-// Every FP8 and FP4 code times every scale, as BF16: what decode_weights of the reference gives, rounding and flushing
-// included, so that the kernels only look up. Built once, before the first table is handed out; read-only after that.
+// Every FP8 and FP4 code times every scale, as BF16: what decode_weights and decode_row of the reference give, rounding
+// and flushing included, so that the kernels only look up. Built once, before the first table is handed out; read-only
+// after that.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@ struct DecodeTables {
   alignas(64) uint8_t fp8_bytes[256][2][128];
   // [scale][code]
   alignas(64) uint16_t fp4[256][16];
+  // [E4M3 scale][code]: compressed rows of the cache.
+  alignas(64) uint16_t compressed[256][16];
 };
 
 [[nodiscard]] const DecodeTables& decode_tables();

@@ -14,10 +14,27 @@ void linear(const Kernels& kernels, const ops::LinearArgs& args, ops::Exec& exec
 void grouped_linear(const Kernels& kernels, const ops::GroupedLinearArgs& args, ops::Exec& exec);
 void quantize_mxfp8(const Kernels& kernels, const ops::QuantizeMxfp8Args& args, ops::Exec& exec);
 void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec);
+void index_select(const Kernels& kernels, const ops::IndexSelectArgs& args, ops::Exec& exec);
+void sparse_attention(const Kernels& kernels, const ops::SparseAttentionArgs& args, ops::Exec& exec);
+
+// rows.cc
+void embed(const Kernels& kernels, const ops::EmbedArgs& args, ops::Exec& exec);
+void rms_norm(const Kernels& kernels, const ops::RmsNormArgs& args, ops::Exec& exec);
+void rope(const Kernels& kernels, const ops::RopeArgs& args, ops::Exec& exec);
+void scale(const Kernels& kernels, const ops::ScaleArgs& args, ops::Exec& exec);
+void hc_mix(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec);
+void hc_collapse(const Kernels& kernels, const ops::HcCollapseArgs& args, ops::Exec& exec);
+void hc_expand(const Kernels& kernels, const ops::HcExpandArgs& args, ops::Exec& exec);
+void engram_gather(const Kernels& kernels, const ops::EngramGatherArgs& args, ops::Exec& exec);
+void engram_mix(const Kernels& kernels, const ops::EngramMixArgs& args, ops::Exec& exec);
+void index_query_quantize(const Kernels& kernels, const ops::IndexQueryQuantizeArgs& args, ops::Exec& exec);
 
 // What each takes from Exec::scratch, at most.
-[[nodiscard]] int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
-[[nodiscard]] int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t linear_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t moe_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t index_select_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t rows_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t attention_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
 
 // Bytes of packed rows in any layout.
 [[nodiscard]] constexpr int64_t packed_bound(int64_t rows, int64_t columns) noexcept {
@@ -29,10 +46,23 @@ void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec);
   const bool fits = kernels.matrix.multiply != nullptr && dtype == DType::kBF16 && format != ops::WeightFormat::kF32;
   return fits ? kernels.matrix : kernels.exact;
 }
-// How many panels a thread takes at a time: few enough to balance, enough that the next panel is mostly its own.
-[[nodiscard]] constexpr int64_t panel_grain(int64_t panels, int threads) noexcept {
-  const int64_t grain = panels / (int64_t{threads} * 8);
-  return grain < 1 ? 1 : grain > 16 ? 16 : grain;
+// How panels are cut over threads: `group` of them share a pass over the packed rows, `grain` groups are one piece.
+struct PanelCut {
+  int64_t group = 1;
+  int64_t grain = 1;
+};
+// Few enough to balance, enough that the next panel is mostly a thread's own. Up to kPackUnit rows take no groups:
+// packed rows stay in the first cache.
+[[nodiscard]] constexpr PanelCut cut_panels(int64_t panels, int64_t rows, int threads) noexcept {
+  const int64_t share = panels / (int64_t{threads} * 8);
+  const int64_t bounded = share < 1 ? 1 : share;
+  if (rows <= kPackUnit) return {1, bounded < 16 ? bounded : 16};
+  const int64_t halved = panels / (int64_t{threads} * 3);
+  return {halved < 1 ? 1 : halved < kPanelGroup ? halved : kPanelGroup, 1};
+}
+// Of both multipliers.
+[[nodiscard]] constexpr int64_t work_bytes(const Kernels& kernels) noexcept {
+  return kernels.matrix.work_bytes > kernels.exact.work_bytes ? kernels.matrix.work_bytes : kernels.exact.work_bytes;
 }
 
 }  // namespace ps::cpu

@@ -10,14 +10,17 @@
 
 #include <cstdint>
 
+#include "cpu/row_kernels.h"
 #include "ops/views.h"
 
 namespace ps::cpu {
 
-inline constexpr int64_t kPanel = 32;     // rows of W that are multiplied together
-inline constexpr int64_t kBlock = 32;     // of K; the canonical order's block
-inline constexpr int64_t kPackUnit = 16;  // threads pack whole units of rows
+inline constexpr int64_t kPanel = 32;      // rows of W that are multiplied together
+inline constexpr int64_t kBlock = 32;      // of K; the canonical order's block
+inline constexpr int64_t kPackUnit = 16;   // threads pack whole units of rows
+inline constexpr int64_t kPanelGroup = 8;  // panels that share one pass over packed rows
 inline constexpr int64_t kPrefetchRows = 32;
+inline constexpr int64_t kKeyBlock = 64;  // keys of an attention that are weighed together
 
 // Rows of x into a kernel's own layout, zeros up to a multiple of kBlock columns.
 struct PackArgs {
@@ -32,13 +35,15 @@ struct PackArgs {
   void* packed = nullptr;
 };
 
-// tile[i][n] = dot(packed row i, row `first` + n of W); rows past the end of W give zeros.
+// tile[p][i][n] = dot(packed row i, row `first` + p * kPanel + n of W); rows past the end of W give zeros.
 struct MultiplyArgs {
   ops::Weight w;
   int64_t first = 0;  // multiple of kPanel
   const void* packed = nullptr;
-  int64_t count = 0;      // packed rows, at least 1
-  float* tile = nullptr;  // [count][kPanel], 64-byte aligned
+  int64_t count = 0;          // packed rows, at least 1
+  float* tile = nullptr;      // [panels][count][kPanel], 64-byte aligned
+  int64_t panels = 1;         // at most kPanelGroup, all with a row of W
+  std::byte* work = nullptr;  // Multiplier::work_bytes, 64-byte aligned; not read if it is 0
 };
 
 // t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if
@@ -84,6 +89,27 @@ struct QuantizeArgs {
   bool y_is_f32 = false;
 };
 
+// One key of an attention, as it is stored: a BF16 or F32 activation row, or a cache row.
+enum class KeyFormat : uint8_t { kF32, kBF16, kMxfp8, kCompressed };
+struct Key {
+  const std::byte* row = nullptr;
+  KeyFormat format = KeyFormat::kBF16;
+};
+
+// sparse_attention of `heads` heads of one query row over its keys, in the order of attention.h.
+struct AttendArgs {
+  const Key* keys = nullptr;
+  int64_t count = 0;
+  const void* q = nullptr;  // of the first head; heads follow each other
+  void* o = nullptr;
+  bool is_f32 = false;  // q, o and the compute dtype; else BF16
+  int64_t heads = 0;
+  int64_t dim = 0;
+  float scale = 0;
+  const float* sink = nullptr;  // [heads]
+  std::byte* work = nullptr;    // attend_bytes(), 64-byte aligned
+};
+
 // A way to multiply: a layout of packed rows and the function that reads it.
 struct Multiplier {
   int64_t (*packed_bytes)(int64_t count, int64_t columns) = nullptr;
@@ -91,6 +117,7 @@ struct Multiplier {
   // tile [count][kPanel] as block `block` of packed rows of `columns` columns.
   void (*pack_tile)(const float* tile, int64_t count, int64_t columns, int64_t block, void* packed) = nullptr;
   void (*multiply)(const MultiplyArgs& args) = nullptr;
+  int64_t work_bytes = 0;  // of MultiplyArgs::work
 };
 
 struct Kernels {
@@ -100,6 +127,9 @@ struct Kernels {
   void (*store)(const StoreArgs& args) = nullptr;
   void (*add)(const AddArgs& args) = nullptr;
   void (*quantize)(const QuantizeArgs& args) = nullptr;
+  int64_t (*attend_bytes)(int64_t heads, int64_t dim) = nullptr;
+  void (*attend)(const AttendArgs& args) = nullptr;
+  RowKernels rows;
 };
 
 // One per instruction-set file. REQUIRES: the machine has the set.

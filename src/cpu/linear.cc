@@ -7,67 +7,116 @@ namespace ps::cpu {
 namespace {
 
 constexpr int64_t kChunkRows = 1024;  // rows of x that are packed at a time
+constexpr int64_t kFewRows = 32;      // up to here all groups of a grouped op share a fork
 
-// y[t, first_output + n] = dot(columns [first_input, first_input + K) of x[t], W[n]).
-void multiply_into(const Kernels& kernels, const ops::ConstActivations& x, int64_t first_input, const ops::Weight& w,
-                   const ops::Activations& y, int64_t first_output, ops::Exec& exec) {
-  const ops::ScratchScope scope(exec.scratch);
-  const Multiplier& multiplier = multiplier_for(kernels, x.dtype, w.format);
-  const int64_t chunk = std::min(x.rows, kChunkRows);
-  std::byte* packed = exec.scratch.take_bytes(multiplier.packed_bytes(chunk, w.columns));
-  float* tiles = exec.scratch.take<float>(exec.pool.threads() * chunk * kPanel);
-  const int64_t panels = (w.rows + kPanel - 1) / kPanel;
-  for (int64_t first = 0; first < x.rows; first += kChunkRows) {
-    const int64_t count = std::min(kChunkRows, x.rows - first);
-    PackArgs pack;
-    pack.x = static_cast<const std::byte*>(x.data) + (first * x.stride + first_input) * dtype_bytes(x.dtype);
-    pack.is_f32 = x.dtype == DType::kF32;
-    pack.stride = x.stride;
-    pack.columns = w.columns;
-    pack.count = count;
-    pack.packed = packed;
-    exec.pool.parallel_for((count + kPackUnit - 1) / kPackUnit, 2, [&](int64_t begin, int64_t end, int) {
-      PackArgs part = pack;
-      part.begin = begin * kPackUnit;
-      part.end = std::min(end * kPackUnit, count);
-      multiplier.pack(part);
-    });
-    exec.pool.parallel_for(
-        panels, panel_grain(panels, exec.pool.threads()), [&](int64_t begin, int64_t end, int worker) {
-          float* tile = tiles + worker * chunk * kPanel;
-          for (int64_t panel = begin; panel < end; ++panel) {
-            const int64_t n = panel * kPanel;
-            multiplier.multiply({w, n, packed, count, tile});
-            StoreArgs store;
-            store.tile = tile;
-            store.count = count;
-            store.outputs = std::min(kPanel, w.rows - n);
-            store.y = static_cast<std::byte*>(y.data) + (first * y.stride + first_output + n) * dtype_bytes(y.dtype);
-            store.is_f32 = y.dtype == DType::kF32;
-            store.stride = y.stride;
-            kernels.store(store);
-          }
-        });
+// Blocks [first_group, first_group + groups) of a block-diagonal product: columns [g * K, (g + 1) * K) of x times rows
+// [g * outputs, (g + 1) * outputs) of w give columns [g * outputs, (g + 1) * outputs) of y.
+struct Product {
+  const ops::ConstActivations& x;
+  const ops::Weight& w;
+  const ops::Activations& y;
+  int64_t outputs = 0;
+  int64_t first_group = 0;
+  int64_t groups = 1;
+};
+
+PackArgs pack_args(const Product& product, int64_t group, int64_t first_row, int64_t rows) {
+  const ops::ConstActivations& x = product.x;
+  const int64_t at = first_row * x.stride + (product.first_group + group) * product.w.columns;
+  PackArgs pack;
+  pack.x = static_cast<const std::byte*>(x.data) + at * dtype_bytes(x.dtype);
+  pack.is_f32 = x.dtype == DType::kF32;
+  pack.stride = x.stride;
+  pack.columns = product.w.columns;
+  pack.count = rows;
+  return pack;
+}
+
+void store_panels(const Kernels& kernels, const Product& product, const MultiplyArgs& done, int64_t group,
+                  int64_t first_row) {
+  const ops::Activations& y = product.y;
+  for (int64_t p = 0; p < done.panels; ++p) {
+    const int64_t n = done.first + p * kPanel;
+    const int64_t at = first_row * y.stride + (product.first_group + group) * product.outputs + n;
+    StoreArgs store;
+    store.tile = done.tile + p * done.count * kPanel;
+    store.count = done.count;
+    store.outputs = std::min(kPanel, product.outputs - n);
+    store.y = static_cast<std::byte*>(y.data) + at * dtype_bytes(y.dtype);
+    store.is_f32 = y.dtype == DType::kF32;
+    store.stride = y.stride;
+    kernels.store(store);
   }
+}
+
+// Rows [first_row, first_row + rows).
+void multiply_rows(const Kernels& kernels, const Product& product, int64_t first_row, int64_t rows, ops::Exec& exec) {
+  const ops::ScratchScope scope(exec.scratch);
+  const Multiplier& multiplier = multiplier_for(kernels, product.x.dtype, product.w.format);
+  const int64_t threads = exec.pool.threads();
+  const int64_t panels = (product.outputs + kPanel - 1) / kPanel;
+  const PanelCut cut = cut_panels(panels * product.groups, rows, exec.pool.threads());
+  const int64_t tile_values = cut.group * rows * kPanel;
+  const int64_t packed_bytes = multiplier.packed_bytes(rows, product.w.columns);
+  std::byte* packed = exec.scratch.take_bytes(packed_bytes * product.groups);
+  float* tiles = exec.scratch.take<float>(threads * tile_values);
+  std::byte* work = exec.scratch.take_bytes(threads * multiplier.work_bytes);
+  const int64_t units = (rows + kPackUnit - 1) / kPackUnit;
+  exec.pool.parallel_for(units * product.groups, product.groups * 2, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin; at < end; ++at) {
+      PackArgs pack = pack_args(product, at / units, first_row, rows);
+      pack.packed = packed + at / units * packed_bytes;
+      pack.begin = at % units * kPackUnit;
+      pack.end = std::min(pack.begin + kPackUnit, rows);
+      multiplier.pack(pack);
+    }
+  });
+  const int64_t steps = (panels + cut.group - 1) / cut.group;
+  exec.pool.parallel_for(steps * product.groups, cut.grain, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t group = at / steps;
+      const int64_t panel = at % steps * cut.group;
+      MultiplyArgs multiply;
+      multiply.w = ops::weight_rows(product.w, (product.first_group + group) * product.outputs, product.outputs);
+      multiply.first = panel * kPanel;
+      multiply.packed = packed + group * packed_bytes;
+      multiply.count = rows;
+      multiply.tile = tiles + worker * tile_values;
+      multiply.panels = std::min(cut.group, panels - panel);
+      multiply.work = work + worker * multiplier.work_bytes;
+      multiplier.multiply(multiply);
+      store_panels(kernels, product, multiply, group, first_row);
+    }
+  });
 }
 
 }  // namespace
 
-int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
+int64_t linear_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept {
+  using ops::ref::taken_bytes;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
-  return ops::ref::taken_bytes<std::byte>(packed_bound(chunk, bounds.columns)) +
-         ops::ref::taken_bytes<float>(bounds.threads * chunk * kPanel);
+  const int64_t panels = chunk <= kPackUnit ? 1 : kPanelGroup;
+  return taken_bytes<std::byte>(packed_bound(chunk, bounds.columns)) +
+         taken_bytes<float>(bounds.threads * panels * chunk * kPanel) +
+         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels));
 }
 
 void linear(const Kernels& kernels, const ops::LinearArgs& args, ops::Exec& exec) {
-  multiply_into(kernels, args.x, 0, args.w, args.y, 0, exec);
+  const Product product{args.x, args.w, args.y, args.w.rows};
+  for (int64_t first = 0; first < args.x.rows; first += kChunkRows) {
+    multiply_rows(kernels, product, first, std::min(kChunkRows, args.x.rows - first), exec);
+  }
 }
 
+// A few rows take all groups at once; packed, many rows of one group are as much as a cache holds.
 void grouped_linear(const Kernels& kernels, const ops::GroupedLinearArgs& args, ops::Exec& exec) {
-  const int64_t outputs = args.w.rows / args.groups;
-  for (int64_t group = 0; group < args.groups; ++group) {
-    multiply_into(kernels, args.x, group * args.w.columns, ops::weight_rows(args.w, group * outputs, outputs), args.y,
-                  group * outputs, exec);
+  const bool are_whole_blocks = args.w.columns % kBlock == 0;  // else packed groups need more room than the row
+  const int64_t together = args.x.rows <= kFewRows && are_whole_blocks ? args.groups : 1;
+  for (int64_t group = 0; group < args.groups; group += together) {
+    const Product product{args.x, args.w, args.y, args.w.rows / args.groups, group, together};
+    for (int64_t first = 0; first < args.x.rows; first += kChunkRows) {
+      multiply_rows(kernels, product, first, std::min(kChunkRows, args.x.rows - first), exec);
+    }
   }
 }
 

@@ -75,6 +75,48 @@ TEST_P(CpuEquality, LinearOfRandomShapes) {
   }
 }
 
+// Panels in groups of every size, over several chunks of K, whole and cut short, on more threads than panels.
+TEST_P(CpuEquality, LinearOfManyPanels) {
+  Pcg64 random(11);
+  for (const WeightFormat format : kAllFormats) {
+    for (const int64_t tokens : {1, 9, 17, 64, 255}) {
+      const bool fp8 = format == WeightFormat::kFp8Block32;
+      const int64_t rows = fp8 ? 32 * 23 : 32 * 23 + 5;
+      const int64_t columns = is_quantized(format) ? 32 * 35 : 32 * 35 + 7;
+      const LinearCase c{format, tokens, rows, columns, DType::kBF16, DType::kBF16};
+      Rows x = random_rows(random, tokens, columns, DType::kBF16);
+      if (is_quantized(format)) put_on_grid(x);
+      const WeightData w = random_weight(random, format, rows, columns);
+      for (const int threads : {1, 2, 3, 8}) expect_equal_linear(c, x, w, threads);
+    }
+  }
+}
+
+// All groups of few rows share a fork; many rows, and groups that are no whole blocks, go one by one.
+TEST_P(CpuEquality, GroupedLinearOfFewAndManyRows) {
+  Pcg64 random(12);
+  for (const int64_t inputs : {96, 70}) {
+    const bool is_whole = inputs % 32 == 0;
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8Block32}) {
+      if (!is_whole && is_quantized(format)) continue;
+      for (const int64_t tokens : {1, 2, 8, 31, 32, 33, 100}) {
+        const int32_t groups = 5;
+        const Rows x = random_rows(random, tokens, groups * inputs, DType::kBF16);
+        const WeightData w = random_weight(random, format, groups * 64, inputs);
+        const ScratchBounds bounds{.tokens = tokens, .columns = groups * inputs};
+        Rows expected(tokens, groups * 64, DType::kBF16);
+        run_on(reference_table(), &OpTable::grouped_linear, {x.view(), w.view(), expected.view(), groups}, bounds, 1);
+        for (const int threads : {1, 2, 5}) {
+          Rows actual(tokens, groups * 64, DType::kBF16);
+          run_on(table(), &OpTable::grouped_linear, {x.view(), w.view(), actual.view(), groups}, bounds, threads);
+          expect_same_rows(std::to_string(tokens) + " rows", actual, expected);
+          EXPECT_TRUE(actual.gaps_intact());
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CpuEquality, LinearOfExtremeValues) {
   Pcg64 random(2);
   for (WeightFormat format : kAllFormats) {
@@ -128,7 +170,7 @@ TEST_P(CpuEquality, MoeOfManyRowsAndExperts) {
     std::vector<Expert> experts;
     for (const ExpertData& expert : data.experts) experts.push_back(expert.view());
     ScratchBounds bounds{.tokens = c.tokens,
-                         .columns = c.dim,
+                         .hidden = c.dim,
                          .intermediate = c.inner,
                          .experts = c.experts,
                          .experts_per_token = c.top_k};

@@ -26,7 +26,7 @@ struct Segment {
   int64_t count = 0;
   std::byte* packed_x = nullptr;
   std::byte* packed_t = nullptr;
-  int64_t first_panel = 0;  // of W1, counted over the group
+  int64_t first_step = 0;  // of W1, counted over the group
 };
 
 // The rows of each expert, ascending: those of expert e are [start[e], start[e + 1]) of row and weight; then every row
@@ -68,17 +68,31 @@ struct Group {
   Segment* segments;
   int64_t count;
   int64_t rows;
-  std::byte* packed;  // x and t of all segments
-  float* tiles;       // [threads][2][kGroupRows][kPanel]
-  float* total;       // [T][D]
+  std::byte* packed;    // x and t of all segments
+  float* tiles;         // [threads], tile_values each
+  int64_t tile_values;  // two tiles of a step
+  std::byte* work;      // [threads], of the multipliers
+  float* total;         // [T][D]
+  int64_t panels = 1;   // of a step
 };
+
+// One thread's room.
+struct Room {
+  float* gate;
+  float* up;
+  std::byte* work;
+};
+Room room_of(const Kernels& kernels, const Group& group, int worker) noexcept {
+  float* tile = group.tiles + worker * group.tile_values;
+  return {tile, tile + group.tile_values / 2, group.work + worker * work_bytes(kernels)};
+}
 
 int64_t panels_of(const ops::Weight& w) noexcept { return (w.rows + kPanel - 1) / kPanel; }
 
-// Packs x of every segment and lays out the room for t.
+// Packs x of every segment and lays out the room for t. Returns the steps over W1.
 int64_t prepare(const Kernels& kernels, const ops::MoeArgs& args, Group& group, ops::Exec& exec) {
   std::byte* room = group.packed;
-  int64_t panels = 0;
+  int64_t steps = 0;
   const auto take = [&room](int64_t size) {
     std::byte* taken = room;
     room += taken_bytes<std::byte>(size);
@@ -93,8 +107,8 @@ int64_t prepare(const Kernels& kernels, const ops::MoeArgs& args, Group& group, 
     segment.down = &multiplier_for(kernels, args.y.dtype, expert.w2.format);
     segment.packed_x = take(segment.up->packed_bytes(segment.count, expert.w1.columns));
     segment.packed_t = take(segment.down->packed_bytes(segment.count, expert.w2.columns));
-    segment.first_panel = panels;
-    panels += panels_of(expert.w1);
+    segment.first_step = steps;
+    steps += (panels_of(expert.w1) + group.panels - 1) / group.panels;
   }
   exec.pool.parallel_for(group.count, group.rows < 32 ? group.count : 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t s = begin; s < end; ++s) {
@@ -110,63 +124,85 @@ int64_t prepare(const Kernels& kernels, const ops::MoeArgs& args, Group& group, 
       segment.up->pack(pack);
     }
   });
-  return panels;
+  return steps;
 }
 
-// One panel of W1 and W3 of a segment, and t as block `panel` of W2's input.
-void gate_and_up(const Kernels& kernels, const ops::MoeArgs& args, const Segment& segment, int64_t panel, float* gate,
-                 float* up) {
+// Some panels of W1 and W3 of a segment, and t as blocks `first` .. of W2's input.
+void gate_and_up(const Kernels& kernels, const ops::MoeArgs& args, const Segment& segment, int64_t first,
+                 int64_t panels, const Room& room) {
   const ops::Expert& expert = *segment.expert;
-  segment.up->multiply({expert.w1, panel * kPanel, segment.packed_x, segment.count, gate});
-  segment.up->multiply({expert.w3, panel * kPanel, segment.packed_x, segment.count, up});
-  ActivateArgs activate;
-  activate.gate = gate;
-  activate.up = up;
-  activate.weight = segment.weights;
-  activate.count = segment.count;
-  activate.outputs = std::min(kPanel, expert.w1.rows - panel * kPanel);
-  activate.limit = args.limit;
-  activate.round = args.y.dtype != DType::kF32;
-  activate.quantize = ops::is_quantized(expert.w2.format);
-  kernels.activate(activate);
-  segment.down->pack_tile(gate, segment.count, expert.w2.columns, panel, segment.packed_t);
+  MultiplyArgs multiply{expert.w1, first * kPanel, segment.packed_x, segment.count, room.gate, panels, room.work};
+  segment.up->multiply(multiply);
+  multiply.w = expert.w3;
+  multiply.tile = room.up;
+  segment.up->multiply(multiply);
+  for (int64_t p = 0; p < panels; ++p) {
+    const int64_t tile = p * segment.count * kPanel;
+    ActivateArgs activate;
+    activate.gate = room.gate + tile;
+    activate.up = room.up + tile;
+    activate.weight = segment.weights;
+    activate.count = segment.count;
+    activate.outputs = std::min(kPanel, expert.w1.rows - (first + p) * kPanel);
+    activate.limit = args.limit;
+    activate.round = args.y.dtype != DType::kF32;
+    activate.quantize = ops::is_quantized(expert.w2.format);
+    kernels.activate(activate);
+    segment.down->pack_tile(room.gate + tile, segment.count, expert.w2.columns, first + p, segment.packed_t);
+  }
 }
 
-// Adds one panel of outputs of every segment.
-void down(const Kernels& kernels, const ops::MoeArgs& args, const Group& group, int64_t panel, float* tile) {
-  const int64_t n = panel * kPanel;
+// Adds some panels of outputs of every segment.
+void down(const Kernels& kernels, const ops::MoeArgs& args, const Group& group, int64_t first, int64_t panels,
+          const Room& room) {
   for (int64_t s = 0; s < group.count; ++s) {
     const Segment& segment = group.segments[s];
-    segment.down->multiply({segment.expert->w2, n, segment.packed_t, segment.count, tile});
-    AddArgs add;
-    add.tile = tile;
-    add.count = segment.count;
-    add.outputs = std::min(kPanel, args.y.columns - n);
-    add.total = group.total + n;
-    add.stride = args.y.columns;
-    add.rows = segment.rows;
-    add.round = args.y.dtype != DType::kF32;
-    kernels.add(add);
+    segment.down->multiply(
+        {segment.expert->w2, first * kPanel, segment.packed_t, segment.count, room.gate, panels, room.work});
+    for (int64_t p = 0; p < panels; ++p) {
+      const int64_t n = (first + p) * kPanel;
+      AddArgs add;
+      add.tile = room.gate + p * segment.count * kPanel;
+      add.count = segment.count;
+      add.outputs = std::min(kPanel, args.y.columns - n);
+      add.total = group.total + n;
+      add.stride = args.y.columns;
+      add.rows = segment.rows;
+      add.round = args.y.dtype != DType::kF32;
+      kernels.add(add);
+    }
   }
 }
 
 void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, ops::Exec& exec) {
   if (group.count == 0) return;
-  const int64_t tile = std::min(group.rows, kGroupRows) * kPanel;
-  const int64_t panels = prepare(kernels, args, group, exec);
   const int threads = exec.pool.threads();
-  exec.pool.parallel_for(panels, panel_grain(panels, threads), [&](int64_t begin, int64_t end, int worker) {
-    float* gate = group.tiles + worker * 2 * tile;
+  int64_t most_rows = 0;
+  int64_t panels = 0;
+  for (int64_t s = 0; s < group.count; ++s) {
+    most_rows = std::max(most_rows, group.segments[s].count);
+    panels += panels_of(group.segments[s].expert->w1);
+  }
+  PanelCut cut = cut_panels(panels, most_rows, threads);
+  group.panels = cut.group;
+  const int64_t steps = prepare(kernels, args, group, exec);
+  exec.pool.parallel_for(steps, cut.grain, [&](int64_t begin, int64_t end, int worker) {
+    const Room room = room_of(kernels, group, worker);
     int64_t s = 0;
     for (int64_t at = begin; at < end; ++at) {
-      while (s + 1 < group.count && group.segments[s + 1].first_panel <= at) ++s;
-      gate_and_up(kernels, args, group.segments[s], at - group.segments[s].first_panel, gate, gate + tile);
+      while (s + 1 < group.count && group.segments[s + 1].first_step <= at) ++s;
+      const Segment& segment = group.segments[s];
+      const int64_t first = (at - segment.first_step) * group.panels;
+      gate_and_up(kernels, args, segment, first, std::min(group.panels, panels_of(segment.expert->w1) - first), room);
     }
   });
   const int64_t outputs = (args.y.columns + kPanel - 1) / kPanel;
-  exec.pool.parallel_for(outputs, panel_grain(outputs, threads), [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      down(kernels, args, group, panel, group.tiles + worker * 2 * tile);
+  cut = cut_panels(outputs, most_rows, threads);
+  exec.pool.parallel_for((outputs + cut.group - 1) / cut.group, cut.grain, [&](int64_t begin, int64_t end, int worker) {
+    const Room room = room_of(kernels, group, worker);
+    for (int64_t step = begin; step < end; ++step) {
+      const int64_t first = step * cut.group;
+      down(kernels, args, group, first, std::min(cut.group, outputs - first), room);
     }
   });
   group.count = 0;
@@ -176,6 +212,9 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
 // Pairs of one group, and its segments, at most.
 int64_t group_rows(int64_t pairs) noexcept { return std::min(pairs, kGroupRows); }
 
+// Two tiles of a step over at most `rows` rows; up to kPackUnit of them a step is one panel.
+int64_t tile_values(int64_t rows) noexcept { return 2 * (rows <= kPackUnit ? 1 : kPanelGroup) * rows * kPanel; }
+
 // Packed x and t of any `rows` rows of `segments` segments, each rounded up.
 int64_t group_bytes(int64_t rows, int64_t segments, int64_t columns, int64_t intermediate) noexcept {
   return packed_bound(rows, columns) + packed_bound(rows, intermediate) + segments * 2 * Arena::kAlignment;
@@ -183,13 +222,15 @@ int64_t group_bytes(int64_t rows, int64_t segments, int64_t columns, int64_t int
 
 }  // namespace
 
-int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
+int64_t moe_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept {
   const int64_t pairs = bounds.tokens * (bounds.experts_per_token + 1);
   const int64_t rows = group_rows(pairs);
   return taken_bytes<int64_t>(bounds.experts + 2) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
          taken_bytes<Segment>(rows) +
-         taken_bytes<std::byte>(group_bytes(rows, rows, bounds.columns, bounds.intermediate)) +
-         taken_bytes<float>(bounds.threads * 2 * rows * kPanel) + taken_bytes<float>(bounds.tokens * bounds.columns);
+         taken_bytes<std::byte>(group_bytes(rows, rows, bounds.hidden, bounds.intermediate)) +
+         taken_bytes<float>(bounds.threads * tile_values(rows)) +
+         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels)) +
+         taken_bytes<float>(bounds.tokens * bounds.hidden);
 }
 
 void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
@@ -206,7 +247,9 @@ void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
               0,
               0,
               exec.scratch.take_bytes(group_bytes(room, room, dim, inner)),
-              exec.scratch.take<float>(exec.pool.threads() * 2 * room * kPanel),
+              exec.scratch.take<float>(exec.pool.threads() * tile_values(room)),
+              tile_values(room),
+              exec.scratch.take_bytes(exec.pool.threads() * work_bytes(kernels)),
               exec.scratch.take<float>(tokens * dim)};
   std::fill(group.total, group.total + tokens * dim, 0.0f);
   for (int64_t e = 0; e <= experts; ++e) {

@@ -20,20 +20,34 @@ void driven(const Args& args, ops::Exec& exec) {
   kDriver(kKernels(), args, exec);
 }
 
+template <KernelsOf kKernels>
 int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
-  return std::max(
-      {ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds), moe_scratch_bytes(bounds)});
+  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(kKernels(), bounds),
+                   moe_scratch_bytes(kKernels(), bounds), rows_scratch_bytes(bounds),
+                   attention_scratch_bytes(kKernels(), bounds), index_select_scratch_bytes(kKernels(), bounds)});
 }
 
 template <KernelsOf kKernels>
 ops::OpTable make_table(const char* name) {
   ops::OpTable table = ops::reference_table();
   table.name = name;
-  table.scratch_bytes = scratch_bytes;
+  table.scratch_bytes = scratch_bytes<kKernels>;
   table.quantize_mxfp8 = driven<kKernels, quantize_mxfp8, ops::QuantizeMxfp8Args>;
   table.linear = driven<kKernels, linear, ops::LinearArgs>;
   table.grouped_linear = driven<kKernels, grouped_linear, ops::GroupedLinearArgs>;
   table.moe = driven<kKernels, moe, ops::MoeArgs>;
+  table.sparse_attention = driven<kKernels, sparse_attention, ops::SparseAttentionArgs>;
+  table.index_select = driven<kKernels, index_select, ops::IndexSelectArgs>;
+  table.embed = driven<kKernels, embed, ops::EmbedArgs>;
+  table.rms_norm = driven<kKernels, rms_norm, ops::RmsNormArgs>;
+  table.rope = driven<kKernels, rope, ops::RopeArgs>;
+  table.scale = driven<kKernels, scale, ops::ScaleArgs>;
+  table.hc_mix = driven<kKernels, hc_mix, ops::HcMixArgs>;
+  table.hc_collapse = driven<kKernels, hc_collapse, ops::HcCollapseArgs>;
+  table.hc_expand = driven<kKernels, hc_expand, ops::HcExpandArgs>;
+  table.engram_gather = driven<kKernels, engram_gather, ops::EngramGatherArgs>;
+  table.engram_mix = driven<kKernels, engram_mix, ops::EngramMixArgs>;
+  table.index_query_quantize = driven<kKernels, index_query_quantize, ops::IndexQueryQuantizeArgs>;
   (void)decode_tables();
   return table;
 }

@@ -1,6 +1,6 @@
 // The kernels that every instruction set shares, written once over its vector type. Included inside the anonymous
 // namespace of an instruction-set file, which defines before it:
-//   Vec, Mask, kLanes, kTileTokens and the primitives of Vec used below;
+//   Vec, Mask, kLanes, kTileTokens and the primitives of Vec used below; vector_functions-inl.h;
 //   decode_block(w, first, block, out): block `block` of K of panel `first` as floats out[32 k][32 rows].
 // No include guard and no includes: each file gets its own copy under its own flags.
 
@@ -90,82 +90,24 @@ void exact_pack_tile(const float* tile, int64_t count, int64_t, int64_t block, v
   for (int64_t i = 0; i < count * kBlock; i += kLanes) store(out + i, load(tile + i));
 }
 
-void exact_multiply(const MultiplyArgs& args) {
+inline void multiply_panel(const MultiplyArgs& args, int64_t first, float* tile) {
   alignas(64) float block_values[kBlock * kPanel];
   const float* packed = static_cast<const float*>(args.packed);
-  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(args.tile + i, zero());
+  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(tile + i, zero());
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
   for (int64_t block = 0; block < blocks; ++block) {
-    decode_block(args.w, args.first, block, block_values);
-    multiply_block(block_values, packed + block * args.count * kBlock, args.count, args.tile);
+    decode_block(args.w, first, block, block_values);
+    multiply_block(block_values, packed + block * args.count * kBlock, args.count, tile);
   }
 }
 
-// ---- Rounding and functions, bit for bit those of number_formats.h, quantize.h and numerics.h -----------------------
-
-// round_bf16
-inline Vec round_bf16(Vec v) { return as_float(shift_left<16>(bf16_bits(v))); }
-
-inline Vec silu(Vec x) {
-  // exp(-x)
-  const Vec v = negate(x);
-  const Vec n = round_nearest(mul(v, broadcast(1.44269504f)));
-  Vec r = fma(n, broadcast(-0.693359375f), v);
-  r = fma(n, broadcast(2.12194440e-4f), r);
-  Vec p = broadcast(1.9875691500e-4f);
-  p = fma(p, r, broadcast(1.3981999507e-3f));
-  p = fma(p, r, broadcast(8.3334519073e-3f));
-  p = fma(p, r, broadcast(4.1665795894e-2f));
-  p = fma(p, r, broadcast(1.6666665459e-1f));
-  p = fma(p, r, broadcast(5.0000001201e-1f));
-  const Vec y = add(fma(p, mul(r, r), r), broadcast(1.0f));
-  const IntVec exponent = to_int(n);
-  const IntVec half = shift_right_signed<1>(exponent);
-  Vec e = mul(mul(y, power_of_two(half)), power_of_two(subtract_int(exponent, half)));
-  e = select(less(v, broadcast(-87.33654f)), zero(), e);
-  e = select(less(broadcast(88.72283f), v), broadcast(__builtin_inff()), e);
-  e = select(is_nan(v), v, e);
-  return mul(x, div(broadcast(1.0f), add(broadcast(1.0f), e)));
-}
-
-// fake_quantize_mxfp8 of one group of 32, as it lies in kBlock / kLanes vectors.
-inline void quantize_group(Vec (&group)[kBlock / kLanes]) {
-  IntVec largest = as_int(absolute(group[0]));
-#pragma GCC unroll 4
-  for (int i = 1; i < kBlock / kLanes; ++i) largest = max_int(largest, as_int(absolute(group[i])));
-  const uint32_t amax_bits = reduce_max(largest);
-  float amax;
-  __builtin_memcpy(&amax, &amax_bits, 4);
-  const float wanted = (amax < 1e-4f ? 1e-4f : amax) * (1.0f / 448.0f);
-  uint32_t bits;
-  __builtin_memcpy(&bits, &wanted, 4);
-  bits &= 0x7FFFFFFFu;
-  const uint32_t code = (bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u);
-  if (code >= 255) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock / kLanes; ++i) group[i] = broadcast(__builtin_nanf(""));
-    return;
-  }
-  const uint32_t inverse_bits = (254u - code) << 23;
-  const uint32_t scale_bits = code << 23;
-  float inverse;
-  float scale;
-  __builtin_memcpy(&inverse, &inverse_bits, 4);
-  __builtin_memcpy(&scale, &scale_bits, 4);
-#pragma GCC unroll 4
-  for (int i = 0; i < kBlock / kLanes; ++i) {
-    const Vec scaled = mul(group[i], broadcast(inverse));
-    const Vec magnitude = absolute(scaled);
-    // Three bits of mantissa; below 2^-6 multiples of 2^-9; never above 448.
-    const IntVec raw = as_int(magnitude);
-    const IntVec tie = and_int(shift_right<20>(raw), broadcast_int(1));
-    const IntVec normal = and_int(add_int(add_int(raw, broadcast_int(0x7FFFF)), tie), broadcast_int(~0xFFFFF));
-    const Vec small = subtract(add(magnitude, broadcast(0x1.8p14f)), broadcast(0x1.8p14f));
-    Vec rounded = select(less(magnitude, broadcast(0x1p-6f)), small, as_float(normal));
-    rounded = select(less(magnitude, broadcast(448.0f)), rounded, broadcast(448.0f));
-    group[i] = mul(copy_sign(rounded, scaled), broadcast(scale));
+void exact_multiply(const MultiplyArgs& args) {
+  for (int64_t p = 0; p < args.panels; ++p) {
+    multiply_panel(args, args.first + p * kPanel, args.tile + p * args.count * kPanel);
   }
 }
+
+// ---- Rows ---------------------------------------------------------------------------------------------------------
 
 void quantize(const QuantizeArgs& args) {
   for (int64_t at = 0; at < args.columns; at += kBlock) {

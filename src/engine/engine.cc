@@ -140,6 +140,7 @@ std::span<const Event> Engine::step() {
 
   prepare_slots();
   build_plan(scheduled_);
+  if (tap_ != nullptr) tap_->planned(scheduled_, rows_);
   choices_.assign(scheduled_.size(), Choice{});
   ops::Exec exec{threads_, scratch_};
   model_->forward(step_plan_.forward_plan(logits_.data(), static_cast<int32_t>(options_.max_sequences), this), views_,

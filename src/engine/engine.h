@@ -27,10 +27,14 @@
 
 namespace ps::engine {
 
-// Sees the logits of every wanted row, for tests and tools.
-class LogitTap {
+// Sees what steps run and what comes out, for tests and tools.
+class StepTap {
  public:
-  virtual ~LogitTap() = default;
+  virtual ~StepTap() = default;
+  // Before the forward: rows[i] are what scheduled[i] runs.
+  virtual void planned(std::span<const ScheduledRows> scheduled, std::span<const SequenceRows> rows) {
+    (void)scheduled, (void)rows;
+  }
   // `position` of the row whose logits these are; they choose the token behind it.
   virtual void logits(SequenceId sequence, int64_t position, std::span<const float> values) = 0;
 };
@@ -69,7 +73,7 @@ class Engine final : private model::LogitSink {
   // One step. The events, in the order of admission, live until the next call.
   [[nodiscard]] std::span<const Event> step();
 
-  void tap(LogitTap* tap) noexcept { tap_ = tap; }
+  void tap(StepTap* tap) noexcept { tap_ = tap; }
   [[nodiscard]] const MemoryPlan& memory() const noexcept { return plan_; }
   [[nodiscard]] EngineCounters counters() const noexcept;
   [[nodiscard]] const cache::PageManager& pages() const noexcept { return *pages_; }
@@ -122,7 +126,7 @@ class Engine final : private model::LogitSink {
   std::vector<Choice> choices_;    // [scheduled]
   std::vector<TokenLogprob> top_;  // [scheduled, kMaxTopLogprobs]
   std::vector<Event> events_;
-  LogitTap* tap_ = nullptr;
+  StepTap* tap_ = nullptr;
   int64_t next_id_ = 0;
   int64_t steps_ = 0;
   int64_t prompt_rows_ = 0;

@@ -86,7 +86,8 @@ void StepPlan::add_decoder_rows(const SequenceRows& rows, int32_t request, int32
   const int32_t end = rows.start + static_cast<int32_t>(rows.ids.size());
   const int32_t start = rows.decoder_start == SequenceRows::kWholeDecoder ? rows.start : rows.decoder_start;
   PS_CHECK(start >= rows.start && start <= end, start, rows.start, end);
-  if (start > rows.start || rows.decoder_window_start > rows.window_start) is_narrowed_ = true;
+  // Decoder rings keep nothing below the resume position: a chunk that did not finish the prompt never wrote them.
+  if (start > rows.start || rows.decoder_window_start > rows.window_start || rows.cached_until > 0) is_narrowed_ = true;
   for (int32_t position = start; position < end; ++position) {
     if (rows.logits == LogitRows::kAll || (rows.logits == LogitRows::kLast && position == end - 1)) {
       logit_rows_.push_back(static_cast<int32_t>(decoder_rows_.size()));

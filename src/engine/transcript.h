@@ -25,7 +25,7 @@ struct Transcript {
 
 // Steps an engine and collects the transcripts of all its sequences. REQUIRES: the engine outlives it; one at a time
 // per engine.
-class Transcriber final : public LogitTap {
+class Transcriber final : public StepTap {
  public:
   explicit Transcriber(Engine& engine) : engine_(engine) { engine.tap(this); }
   ~Transcriber() override { engine_.tap(nullptr); }

@@ -45,6 +45,7 @@ int64_t forward_scratch_bytes(const Dimensions& dims, const ops::OpTable& table,
   bounds.tokens = tokens;
   bounds.columns = std::max({ops::kStreams * dims.hidden, dims.heads * dims.head_dim, dims.intermediate,
                              dims.engram_columns * dims.engram_dim});
+  bounds.hidden = dims.hidden;
   bounds.intermediate = dims.intermediate;
   bounds.head_dim = dims.head_dim;
   bounds.heads = dims.heads;

@@ -1,5 +1,5 @@
 // The scalar building blocks whose exact results are part of every op contract: the canonical dot product, lane-16
-// sums, and the project's own exp. SIMD code must give the same bits. For baseline code only: files with wider ISA
+// sums, and the project's own exp_f32. SIMD code must give the same bits. For baseline code only: files with wider ISA
 // flags keep their own copies.
 // REQUIRES: runs under FlushSubnormals (inside ThreadPool::parallel_for).
 #pragma once
@@ -82,7 +82,7 @@ inline float power_of_two(int32_t exponent) noexcept {
 
 // e^x, about 1 ulp: below -87.33654 it is 0, above 88.72283 infinity, NaN stays NaN. A fixed fma polynomial, so that
 // every ISA gives the same bits.
-inline float exp(float x) noexcept {
+inline float exp_f32(float x) noexcept {
   if (x < -87.33654f) return 0.0f;
   if (x > 88.72283f) return std::numeric_limits<float>::infinity();
   if (x != x) return x;
@@ -101,7 +101,7 @@ inline float exp(float x) noexcept {
   return y * power_of_two(half) * power_of_two(exponent - half);
 }
 
-inline float sigmoid(float x) noexcept { return 1.0f / (1.0f + exp(-x)); }
+inline float sigmoid(float x) noexcept { return 1.0f / (1.0f + exp_f32(-x)); }
 inline float silu(float x) noexcept { return x * sigmoid(x); }
 
 }  // namespace ps::ops

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "ops/attention.h"
+#include "ops/attention_keys.h"
 #include "ops/cache_rows.h"
 #include "ops/numerics.h"
 #include "ops/ref_rows.h"
@@ -16,54 +16,10 @@ namespace {
 constexpr int64_t kKeyBlock = 64;
 constexpr float kLowestMax = -1e30f;
 
-// Where the keys of one query come from, in contract order.
-struct KeyList {
-  int32_t request = 0;
-  int32_t first_position = 0;  // of the request in this forward
-  int32_t window_first = 0;    // oldest window position
-  int64_t window_count = 0;
-  int32_t ring_end = 0;  // window positions below it lie in the ring
-  const int32_t* selected = nullptr;
-  int64_t selected_count = 0;
-
-  [[nodiscard]] int64_t size() const noexcept { return window_count + selected_count; }
-};
-
-int32_t entry_or_zero(const int32_t* array, int32_t request) noexcept { return array == nullptr ? 0 : array[request]; }
-
-KeyList keys_of(const SparseAttentionArgs& args, int32_t row) noexcept {
-  const Batch& batch = *args.batch;
-  KeyList keys;
-  keys.request = batch.request_of_row[row];
-  keys.first_position = batch.positions[batch.row_start[keys.request]];
-  const int32_t position = batch.positions[row];
-  const int32_t cached_until = entry_or_zero(batch.cached_until, keys.request);
-  const bool recomputed = position < cached_until;
-  keys.window_first = std::max({position - args.window + 1, entry_or_zero(batch.window_start, keys.request), 0});
-  if (recomputed) keys.window_first = std::max(keys.window_first, keys.first_position);
-  keys.window_count = std::max(position - keys.window_first + 1, 0);
-  keys.ring_end = recomputed ? keys.first_position : std::max(keys.first_position, cached_until);
-  if (args.selected != nullptr) {
-    keys.selected = args.selected + static_cast<int64_t>(row) * args.top_k;
-    while (keys.selected_count < args.top_k && keys.selected[keys.selected_count] >= 0) ++keys.selected_count;
-  }
-  return keys;
-}
-
 void read_key(const SparseAttentionArgs& args, const KeyList& keys, int64_t index, float* key) noexcept {
-  const Batch& batch = *args.batch;
-  if (index >= keys.window_count) {
-    const int32_t* table = batch.block_tables + keys.request * batch.block_table_stride;
-    decode_row(args.plane.format, args.plane.row(table, keys.selected[index - keys.window_count]), args.plane.dim, key);
-    return;
-  }
-  const int32_t position = keys.window_first + static_cast<int32_t>(index);
-  if (position < keys.ring_end) {
-    decode_row(args.ring.format, args.ring.row(batch.slots[keys.request], position), args.ring.dim, key);
-    return;
-  }
-  const int64_t row = batch.row_start[keys.request] + (position - keys.first_position);
-  load_values(args.kv, row, 0, args.kv.columns, key);
+  const KeyPlace place = key_place(args, keys, index);
+  if (place.row != nullptr) decode_row(place.format, place.row, args.kv.columns, key);
+  else load_values(args.kv, place.kv_row, 0, args.kv.columns, key);
 }
 
 // One head's running softmax.
@@ -101,8 +57,8 @@ void attend_block(const SparseAttentionArgs& args, const float* query, const flo
     max = std::max(max, score);
   }
   std::array<float, kKeyBlock> weights{};
-  for (size_t n = 0; n < static_cast<size_t>(count); ++n) weights[n] = exp(scores[n] - max);
-  const float decay = exp(state.max - max);
+  for (size_t n = 0; n < static_cast<size_t>(count); ++n) weights[n] = exp_f32(scores[n] - max);
+  const float decay = exp_f32(state.max - max);
   state.denominator = state.denominator * decay + lane_sum(weights.data(), kKeyBlock);
   state.max = max;
   for (float& weight : weights) weight = round_to(args.q.dtype, weight);
@@ -135,7 +91,7 @@ void attend_row(const SparseAttentionArgs& args, int64_t out_row, int32_t row, c
   }
   for (int64_t h = 0; h < args.heads; ++h) {
     const Softmax& state = work.softmax[h];
-    const float denominator = state.denominator + exp(load(args.sink, h) - state.max);
+    const float denominator = state.denominator + exp_f32(load(args.sink, h) - state.max);
     for (int64_t d = 0; d < dim; ++d) {
       const float value = keys.size() == 0 ? 0.0f : work.accumulator[h * dim + d] / denominator;
       store(args.o, out_row, h * dim + d, value);

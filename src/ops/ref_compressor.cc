@@ -33,8 +33,8 @@ void pool_group(const CompressorPoolArgs& args, int64_t index) noexcept {
     const float v1 = load(args.kv, group.row, d);
     const float s1 = load(args.score, group.row, d);
     const float max = std::max(s0, s1);
-    const float e0 = exp(s0 - max);
-    const float e1 = exp(s1 - max);
+    const float e0 = exp_f32(s0 - max);
+    const float e1 = exp_f32(s1 - max);
     const float z = e0 + e1;
     store(args.latent, index, d, std::fma(e1 / z, v1, (e0 / z) * v0));
   }

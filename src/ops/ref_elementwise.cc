@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "ops/ref_rows.h"
 #include "ops/ref_scratch.h"
+#include "ops/rope_rotation.h"
 
 namespace ps::ops::ref {
 namespace {
@@ -52,9 +53,7 @@ void rope(const RopeArgs& args, Exec& exec) {
   exec.pool.parallel_for(args.x.rows, kRowGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t pair = 0; pair < args.pairs; ++pair) {
-        const double angle = static_cast<float>(args.positions[t]) * args.inverse_frequency[pair];
-        const float cosine = static_cast<float>(std::cos(angle));
-        const float sine = static_cast<float>(args.inverse ? -std::sin(angle) : std::sin(angle));
+        const auto [cosine, sine] = rotation(args.positions[t], args.inverse_frequency[pair], args.inverse);
         for (int64_t head = 0; head < args.heads; ++head) {
           const int64_t column = (head + 1) * head_dim - 2 * (args.pairs - pair);
           const float a = load(args.x, t, column);

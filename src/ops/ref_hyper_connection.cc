@@ -1,4 +1,4 @@
-#include "ops/hyper_connection.h"
+#include "ops/hyper_connection_finish.h"
 
 #include <array>
 
@@ -17,7 +17,7 @@ float sum(const Four& values) noexcept { return ((values[0] + values[1]) + value
 
 void softmax(Four& row) noexcept {
   const float largest = std::max(std::max(row[0], row[1]), std::max(row[2], row[3]));
-  for (float& value : row) value = exp(value - largest);
+  for (float& value : row) value = exp_f32(value - largest);
   const float total = sum(row);
   for (float& value : row) value = value / total;
 }
@@ -49,12 +49,17 @@ void balance(Matrix& matrix, int32_t iterations, float eps) noexcept {
   }
 }
 
-// Row t of pre, post and combine from its mixes z.
-void finish(const HcMixArgs& args, int64_t t, const std::array<float, kMixes>& z) noexcept {
+}  // namespace
+
+}  // namespace ps::ops::ref
+
+namespace ps::ops {
+
+void finish_mixes(const HcMixArgs& args, int64_t t, const float* z) noexcept {
   const auto scaled = [&](int64_t index, int64_t kind) {
-    return z[static_cast<size_t>(index)] * load(args.scale, kind) + load(args.base, index);
+    return z[index] * load(args.scale, kind) + load(args.base, index);
   };
-  Matrix matrix;
+  ref::Matrix matrix;
   for (int64_t c = 0; c < kStreams; ++c) {
     args.pre[t * kStreams + c] = sigmoid(scaled(c, 0)) + args.eps;
     args.post[t * kStreams + c] = 2.0f * sigmoid(scaled(kStreams + c, 1));
@@ -62,12 +67,14 @@ void finish(const HcMixArgs& args, int64_t t, const std::array<float, kMixes>& z
       matrix[static_cast<size_t>(c)][static_cast<size_t>(j)] = scaled(2 * kStreams + c * kStreams + j, 2);
     }
   }
-  balance(matrix, args.iterations, args.eps);
+  ref::balance(matrix, args.iterations, args.eps);
   float* combine = args.combine + t * kStreams * kStreams;
-  for (const Four& row : matrix) combine = std::copy(row.begin(), row.end(), combine);
+  for (const ref::Four& row : matrix) combine = std::copy(row.begin(), row.end(), combine);
 }
 
-}  // namespace
+}  // namespace ps::ops
+
+namespace ps::ops::ref {
 
 // All streams of one row per thread, and one row of fn.
 int64_t hyper_connection_scratch_bytes(const ScratchBounds& bounds) noexcept {
@@ -90,7 +97,7 @@ void hc_mix(const HcMixArgs& args, Exec& exec) {
         decode_weights(args.fn, n, 0, columns, function);
         z[static_cast<size_t>(n)] = canonical_dot(row, function, columns) * rho;
       }
-      finish(args, t, z);
+      finish_mixes(args, t, z.data());
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/cache_rows.h"
+#include "ops/index_ranking.h"
 #include "ops/indexer.h"
 #include "ops/numerics.h"
 #include "ops/ref_rows.h"
@@ -14,16 +15,6 @@ namespace ps::ops::ref {
 namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
-
-struct Ranked {
-  float score;
-  int32_t id;
-};
-
-// The order of a selection: larger score first, smaller id among equals.
-bool ranks_before(const Ranked& a, const Ranked& b) noexcept {
-  return a.score > b.score || (a.score == b.score && a.id < b.id);
-}
 
 // The best `capacity` entries seen, in memory of that size; the worst of them is on top of the heap.
 class BestEntries {

@@ -11,7 +11,9 @@
 namespace ps::ops::ref {
 namespace {
 
-float softplus(float z) noexcept { return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp(z)))); }
+float softplus(float z) noexcept {
+  return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp_f32(z))));
+}
 
 // NaN ranks below every number, so that a row always has top_k distinct experts.
 float rank(float score) noexcept { return score == score ? score : -std::numeric_limits<float>::infinity(); }
@@ -134,11 +136,11 @@ int64_t moe_scratch_bytes(const ScratchBounds& bounds) noexcept {
       taken_bytes<float>(bounds.threads * bounds.experts) * 2 + taken_bytes<uint8_t>(bounds.threads * bounds.experts);
   const int64_t pairs = bounds.tokens * bounds.experts_per_token;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
-  const int64_t widest = padded(std::max(bounds.columns, bounds.intermediate));
+  const int64_t widest = padded(std::max(bounds.hidden, bounds.intermediate));
   const int64_t experts =
       taken_bytes<int64_t>(bounds.experts + 1) * 2 + taken_bytes<int32_t>(pairs) + taken_bytes<float>(pairs) +
-      taken_bytes<float>(chunk * padded(bounds.columns)) + taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
-      taken_bytes<float>(bounds.threads * kPanelRows * widest) + taken_bytes<float>(bounds.tokens * bounds.columns);
+      taken_bytes<float>(chunk * padded(bounds.hidden)) + taken_bytes<float>(chunk * padded(bounds.intermediate)) * 2 +
+      taken_bytes<float>(bounds.threads * kPanelRows * widest) + taken_bytes<float>(bounds.tokens * bounds.hidden);
   return std::max(router, experts);
 }
 

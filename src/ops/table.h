@@ -19,6 +19,7 @@ struct ScratchBounds {
   int32_t threads = 1;
   int64_t tokens = 1;        // rows of a forward
   int64_t columns = 0;       // widest input of a linear op (K), in values
+  int64_t hidden = 0;        // input and output of an expert, in values
   int64_t intermediate = 0;  // widest expert, in values
   int64_t head_dim = 0;
   int64_t heads = 0;

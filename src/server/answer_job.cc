@@ -64,7 +64,7 @@ class AnswerJob final : public SubmissionSink, public std::enable_shared_from_th
       send();
       return responder_->end_stream();
     }
-    responder_->on_gone([] {});
+    responder_->on_gone(nullptr);  // nothing is left to cancel
     context_.workers.post([self = shared_from_this()] {
       auto reply = std::make_shared<HttpReply>(self->format_->whole(self->generations_));
       self->context_.io.post([self, reply] { self->responder_->reply(std::move(*reply)); });

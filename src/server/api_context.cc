@@ -14,6 +14,10 @@ std::optional<ApiError> check_model(const ApiContext& context, const std::string
 }
 
 std::optional<ApiError> check_json_request(const HttpRequest& request) {
+  const std::string encoding = lower_ascii(request.header("content-encoding"));
+  if (!encoding.empty() && encoding != "identity") {
+    return ApiError::http(415, fmt::format("Content-Encoding is {}; the legal value is identity", encoding));
+  }
   const std::string type = lower_ascii(request.header("content-type"));
   if (type.empty()) return std::nullopt;
   const std::string_view essence = trim_spaces(std::string_view(type).substr(0, type.find(';')));

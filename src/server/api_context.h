@@ -52,11 +52,12 @@ RouteHandler json_route(ApiContext& context, BodyParser<Parsed> parse, BodyHandl
   return [&context, parse = std::move(parse), then = std::move(then)](const RoutedRequest& request,
                                                                       std::shared_ptr<Responder> responder) {
     if (const auto error = check_json_request(*request.http)) return responder->reply(error_reply(*error));
-    context.workers.post([&context, parse, then, http = request.http, responder] {
+    const auto text = std::make_shared<std::string>(std::move(request.http->body));
+    context.workers.post([&context, parse, then, text, responder] {
       const auto outcome = std::make_shared<std::variant<Parsed, ApiError>>(ApiError::internal("not parsed"));
       try {
         JsonValue body;
-        if (auto error = parse_object(http->body, body)) {
+        if (auto error = parse_object(*text, body)) {
           *outcome = std::move(*error);
         } else {
           *outcome = parse(body);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxAnswers = 128;
 constexpr int64_t kDefaultMaxTokens = 16;
+constexpr int64_t kMaxSequences = 1024;  // of one request
 constexpr const char* kPromptKinds =
     "prompt must be a string, an array of strings, an array of token ids, or an array of arrays of token ids";
 
@@ -64,6 +65,13 @@ void read_prompts(RequestFields& fields, const CompletionLimits& limits, Complet
   if (value->is_string()) return add_text(value->text());
   if (!value->is_array() || value->items().empty()) return fields.fail(ApiError::invalid(kPromptKinds, "prompt"));
   if (value->items().front().is_number()) return add_ids(*value);
+  if (std::ssize(value->items()) * call.n > kMaxSequences) {
+    return fields.fail(
+        ApiError::invalid(fmt::format("prompt has {} prompts with n = {}; at most {} answers fit into one "
+                                      "request",
+                                      value->items().size(), call.n, kMaxSequences),
+                          "prompt"));
+  }
   for (const JsonValue& item : value->items()) {
     if (item.is_string()) {
       add_text(item.text());
@@ -142,23 +150,27 @@ AnswerRequest make_answer(CompletionCall call, std::shared_ptr<const text::Token
       answer.options.push_back({call.sampling.stops, call.logprobs >= 0});
     }
   }
+  if (!call.echo) {  // only their number counts from here on
+    for (Prompt& prompt : call.prompts) prompt = {};
+  }
   answer.format = std::make_unique<CompletionFormat>(std::move(call), std::move(tokenizer), model);
   return answer;
 }
 
 void add_completions_route(Router& router, ApiContext& context) {
-  const auto parse = [&context](const JsonValue& body) -> std::variant<CompletionCall, ApiError> {
+  const auto parse = [&context](const JsonValue& body) -> std::variant<AnswerRequest, ApiError> {
     RequestFields fields(body);
     const std::string model = fields.string("model");
     if (fields.error()) return *fields.error();
     if (auto error = check_model(context, model)) return *error;
-    return parse_completion(body, {context.tokenizer.get(), context.model.max_context, context.model.vocabulary});
+    auto call = parse_completion(body, {context.tokenizer.get(), context.model.max_context, context.model.vocabulary});
+    if (const auto* error = std::get_if<ApiError>(&call)) return *error;
+    return make_answer(std::move(std::get<CompletionCall>(call)), context.tokenizer, context.model.names.front());
   };
-  const auto answer = [&context](CompletionCall call, std::shared_ptr<Responder> responder) {
-    start_answer(context, make_answer(std::move(call), context.tokenizer, context.model.names.front()),
-                 std::move(responder));
+  const auto answer = [&context](AnswerRequest request, std::shared_ptr<Responder> responder) {
+    start_answer(context, std::move(request), std::move(responder));
   };
-  router.add("POST", "/v1/completions", json_route<CompletionCall>(context, parse, answer));
+  router.add("POST", "/v1/completions", json_route<AnswerRequest>(context, parse, answer));
 }
 
 }  // namespace ps::server

@@ -1,5 +1,5 @@
 // POST /v1/completions, OpenAI's legacy shape: raw prompts, echo, log-probabilities of prompt and answer.
-// Threading: parse_completion() and CompletionFormat::whole() run on workers; the rest on the I/O thread.
+// Threading: parse_completion(), make_answer() and CompletionFormat::whole() run on workers.
 #pragma once
 
 #include <cstdint>

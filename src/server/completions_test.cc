@@ -71,6 +71,13 @@ TEST(CompletionRequest, RefusesBadPrompts) {
   expect_refusal(R"({"prompt":"","add_special_tokens":false})", "prompt", "empty");
 }
 
+TEST(CompletionRequest, RefusesMoreAnswersThanOneRequestMayHave) {
+  std::string prompts = "[5]";
+  for (int i = 1; i < 100; ++i) prompts += ",[5]";
+  EXPECT_EQ(call_of("{\"prompt\":[" + prompts + "],\"n\":10}").prompts.size(), 100u);
+  expect_refusal("{\"prompt\":[" + prompts + "],\"n\":11}", "prompt", "at most 1024 answers");
+}
+
 TEST(CompletionRequest, RefusesWhatItCannotDo) {
   expect_refusal(R"({"prompt":"a","suffix":"b"})", "suffix", "not supported");
   expect_refusal(R"({"prompt":"a","best_of":3})", "best_of", "n = 1");

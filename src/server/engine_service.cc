@@ -38,7 +38,8 @@ struct EngineService::Batch {
 
 EngineService::EngineService(EnginePort& engine, Executor& io, Metrics& metrics, const ServiceOptions& options)
     : engine_(engine), io_(io), metrics_(metrics), options_(options) {
-  publish(true);
+  publish();
+  keep_view();
 }
 
 EngineService::~EngineService() { stop(); }
@@ -159,8 +160,8 @@ void EngineService::run() {
       busy_since_ns_ = now_ns();
       run_commands(commands);
       commands.clear();
-      if (engine_.has_work()) step();
-      publish(is_watched);
+      engine_.has_work() ? step() : publish();
+      if (is_watched) keep_view();
     }
   } catch (const std::exception& error) {
     fail(error.what());
@@ -199,6 +200,7 @@ void EngineService::step() {
   collect_progress(*batch);
   batch->seconds = std::chrono::duration<double>(batch->at - start).count();
   figures_.last_step_us = static_cast<int64_t>(batch->seconds * 1e6);
+  publish();  // who hears of the step finds its figures
   io_.post([this, batch] { deliver(*batch); });
 }
 
@@ -258,12 +260,13 @@ std::shared_ptr<const engine::EngineView> EngineService::view() {
   return view_;
 }
 
-void EngineService::publish(bool is_watched) {
-  if (is_watched) {
-    auto view = std::make_shared<const engine::EngineView>(engine_.look());
-    const std::lock_guard lock(mutex_);
-    view_ = std::move(view);
-  }
+void EngineService::keep_view() {
+  auto view = std::make_shared<const engine::EngineView>(engine_.look());
+  const std::lock_guard lock(mutex_);
+  view_ = std::move(view);
+}
+
+void EngineService::publish() {
   const engine::EngineCounters counters = engine_.counters();
   figures_.waiting = counters.scheduler.waiting;
   figures_.running = counters.scheduler.running;

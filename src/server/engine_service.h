@@ -134,7 +134,8 @@ class EngineService {
   void step();
   [[nodiscard]] std::shared_ptr<Batch> collect(std::span<const engine::Event> events);
   void collect_progress(Batch& batch);
-  void publish(bool is_watched);
+  void publish();
+  void keep_view();
   void fail(const std::string& reason);
   void push(Command command);
   // On the I/O thread.

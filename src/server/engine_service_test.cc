@@ -44,6 +44,11 @@ engine::Request request(int64_t max_tokens = 100) {
 // The service's threads and a hand-driven I/O thread: this one.
 class EngineServiceThreads : public testing::Test {
  protected:
+  // Sequences that no test waits for.
+  void speak_for_ever() {
+    engine_.answer.assign(10'000'000, 5);
+    engine_.max_context = 100'000'000;
+  }
   void make(ServiceOptions options = {}) {
     service_.emplace(engine_, io_, metrics_, options);
     service_->start();
@@ -98,9 +103,9 @@ TEST_F(EngineServiceThreads, PostsOncePerStep) {
 
 TEST_F(EngineServiceThreads, CancelledSinksHearNoMore) {
   make();
-  engine_.answer.assign(1000, 5);
+  speak_for_ever();
   const auto sink = std::make_shared<RecordingSink>();
-  const SubmissionId id = submit({request(900)}, sink);
+  const SubmissionId id = submit({request(9'000'000)}, sink);
   run_until([&] { return sink->steps > 0; });
   service_->cancel(id);
   const int steps = sink->steps;
@@ -111,9 +116,9 @@ TEST_F(EngineServiceThreads, CancelledSinksHearNoMore) {
 
 TEST_F(EngineServiceThreads, ASinkMayFinishOneSequenceInItsCall) {
   make();
-  engine_.answer.assign(1000, 5);
+  speak_for_ever();
   const auto sink = std::make_shared<RecordingSink>();
-  const SubmissionId id = submit({request(900), request(3)}, sink);
+  const SubmissionId id = submit({request(9'000'000), request(3)}, sink);
   sink->then = [&](size_t index) {
     if (index == 0) service_->finish(id, 0);
   };
@@ -144,13 +149,13 @@ TEST_F(EngineServiceThreads, RefusesWhatDoesNotFit) {
 }
 
 TEST_F(EngineServiceThreads, RefusesBeyondTheQueue) {
-  engine_.answer.assign(100000, 5);
+  speak_for_ever();
   make({.max_sequences = 2, .max_queue = 1});
   const auto sink = std::make_shared<RecordingSink>();
   std::vector<SubmissionId> ids;
-  for (int i = 0; i < 3; ++i) ids.push_back(submit({request(900)}, sink));
+  for (int i = 0; i < 3; ++i) ids.push_back(submit({request(9'000'000)}, sink));
   SubmissionId id{};
-  const auto full = service_->submit({request(900)}, sink, id);
+  const auto full = service_->submit({request(9'000'000)}, sink, id);
   ASSERT_TRUE(full);
   EXPECT_EQ(full->status, 503);
   EXPECT_EQ(full->code, "overloaded");
@@ -158,7 +163,7 @@ TEST_F(EngineServiceThreads, RefusesBeyondTheQueue) {
   ASSERT_TRUE(never);
   EXPECT_EQ(never->status, 400) << "waiting would not help";
   service_->cancel(ids[0]);
-  EXPECT_FALSE(service_->submit({request(900)}, sink, id)) << "the room is free again";
+  EXPECT_FALSE(service_->submit({request(9'000'000)}, sink, id)) << "the room is free again";
 }
 
 TEST_F(EngineServiceThreads, AFaultFailsEveryLiveSubmissionAndLaterOnes) {
@@ -196,9 +201,9 @@ TEST_F(EngineServiceThreads, TheWatchdogSeesAStepThatDoesNotEnd) {
 }
 
 TEST_F(EngineServiceThreads, StopsWhileSequencesRun) {
-  engine_.answer.assign(100000, 5);
+  speak_for_ever();
   make();
-  submit({request(900)}, std::make_shared<RecordingSink>());
+  submit({request(9'000'000)}, std::make_shared<RecordingSink>());
   run_until([&] { return service_->status().steps > 3; });
   service_->stop();
 }

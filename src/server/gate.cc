@@ -64,7 +64,7 @@ HttpReply Gate::preflight(const HttpRequest& request) const {
   return reply;
 }
 
-void Gate::handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr<Responder> responder) {
+void Gate::handle(std::shared_ptr<HttpRequest> request, std::shared_ptr<Responder> responder) {
   // A browser sends no key with its preflight.
   if (request->method == "OPTIONS" && !options_.cors_origin.empty() && !router_.allowed(request->path).empty()) {
     return responder->reply(preflight(*request));

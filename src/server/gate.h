@@ -21,7 +21,7 @@ class Gate final : public HttpHandler {
   Gate(const Router& router, Metrics& metrics, GateOptions options);
 
   void add_headers(const HttpRequest& request, std::vector<HttpHeader>& headers) override;
-  void handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr<Responder> responder) override;
+  void handle(std::shared_ptr<HttpRequest> request, std::shared_ptr<Responder> responder) override;
   void finished(const AccessRecord& record) override;
 
  private:

@@ -1,5 +1,5 @@
 // One HTTP request and one complete reply as plain data (RFC 9112); no sockets, no routes.
-// Threading: plain values; a request is read-only once it is parsed.
+// Threading: plain values; of a parsed request only the body may still be moved out, by its handler.
 #pragma once
 
 #include <string>

@@ -110,7 +110,6 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
 
   void on_request_impl(http::verb, string_view method, string_view target, int version, error_code& error) override {
     has_request_line_ = true;
-    head_bytes_ = static_cast<int64_t>(method.size() + target.size());
     request.method = view(method);
     request.version_minor = version - 10;
     if (static_cast<int64_t>(target.size()) > limits_.target_bytes) {
@@ -126,8 +125,6 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
   }
 
   void on_field_impl(http::field, string_view name, string_view value, error_code& error) override {
-    head_bytes_ += static_cast<int64_t>(name.size() + value.size()) + 4;
-    if (head_bytes_ > limits_.header_bytes) return refuse(too_long_head(), error);
     if (state == State::kBody) return;  // a trailer
     request.headers.push_back({lower_ascii(view(name)), std::string(view(value))});
     const HttpHeader& header = request.headers.back();
@@ -176,7 +173,6 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
 
   HttpLimits limits_;
   std::string pending_;
-  int64_t head_bytes_ = 0;
   int hosts_ = 0;
   bool has_request_line_ = false;
 };

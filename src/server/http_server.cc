@@ -91,7 +91,9 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   // The server drains: closes now if nothing is going on, else after the running request.
   void wind_down() {
     closes_ = true;
-    close_if_idle();
+    const bool is_between = exchange_ == nullptr && input_.empty() && pending_bytes() == 0 &&
+                            parser_.state() == RequestParser::State::kNothing;
+    is_between ? close() : close_if_idle();
   }
   // The running request has no reader any more; closes.
   void lose();
@@ -147,7 +149,7 @@ class HttpServer::Exchange final : public Responder {
   void start_stream(std::function<std::string()> comment) override;
   void send(std::string_view events) override;
   void end_stream() override;
-  void on_gone(std::function<void()> function) override { gone_ = std::move(function); }
+  void on_gone(std::function<void()> function) override;
   [[nodiscard]] bool is_open() const override { return !is_done_; }
 
   [[nodiscard]] bool has_listener() const { return gone_ != nullptr; }
@@ -230,6 +232,14 @@ void HttpServer::Exchange::start_stream(std::function<std::string()> comment) {
   if (request_->version_minor > 0) text += "Transfer-Encoding: chunked\r\n";
   connection->queue(text, "\r\n");
   last_sent_ = Clock::now();
+}
+
+void HttpServer::Exchange::on_gone(std::function<void()> function) {
+  gone_ = std::move(function);
+  const auto connection = connection_.lock();
+  if (gone_ == nullptr || is_done_ || connection == nullptr || !connection->has_ended_) return;
+  // The client ended while nobody listened.
+  asio::post(connection->server_.loop_->context, [connection] { connection->lose(); });
 }
 
 void HttpServer::Exchange::send(std::string_view events) {

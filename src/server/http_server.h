@@ -4,7 +4,7 @@
 // order), chunked streams with keep-alive comments, back-pressure, and the orderly end. Knows no route and no model: a
 // complete request goes to the HttpHandler, malformed and oversized ones are answered here.
 // The end of a client's bytes while its request runs counts as the client's end: the request's on_gone is called. What
-// needs no generation is still answered.
+// needs no generation is still answered. A read is pending all the while, until 64 KiB of further requests have come.
 // Threading: run() is the I/O thread, and calls the handler there. stop(), drain(), post() from any thread.
 #pragma once
 
@@ -35,7 +35,8 @@ class HttpHandler {
   virtual ~HttpHandler() = default;
   // Before the answer: sets what a reply carries besides its own headers. Called for malformed requests too.
   virtual void add_headers(const HttpRequest& request, std::vector<HttpHeader>& headers) = 0;
-  virtual void handle(std::shared_ptr<const HttpRequest> request, std::shared_ptr<Responder> responder) = 0;
+  // May move the body out, which else lives as long as the answer.
+  virtual void handle(std::shared_ptr<HttpRequest> request, std::shared_ptr<Responder> responder) = 0;
   virtual void finished(const AccessRecord& record) = 0;
 };
 

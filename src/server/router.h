@@ -13,7 +13,7 @@
 namespace ps::server {
 
 struct RoutedRequest {
-  std::shared_ptr<const HttpRequest> http;
+  std::shared_ptr<HttpRequest> http;
   std::string rest;  // what stands in the place of the route's {name}
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/json_fields.h"
 #include "base/macros.h"
+#include "text/utf8.h"
 
 namespace ps::text {
 namespace {
@@ -315,7 +316,14 @@ std::string openai_error_body(const Status& status) {
       status.ok() || status.code() == Code::kInvalid ? "invalid_request_error" : "internal_error";
   JsonWriter body(JsonWriter::Style::kCompact);
   body.begin_object().key("error").begin_object();
-  body.key("message").string(status.message()).key("type").string(type).key("param").null().key("code").string(type);
+  body.key("message")
+      .string(lossy_utf8(status.message()))
+      .key("type")
+      .string(type)
+      .key("param")
+      .null()
+      .key("code")
+      .string(type);
   return std::move(body.end_object().end_object()).text();
 }
 

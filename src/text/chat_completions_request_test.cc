@@ -186,6 +186,10 @@ TEST(ChatCompletionsRequest, TheBodyOfAnErrorIsTheApis) {
   EXPECT_EQ(openai_error_body(Status::invalid("say \"x\"")),
             R"({"error":{"message":"say \"x\"","type":"invalid_request_error","param":null,)"
             R"("code":"invalid_request_error"}})");
+  // A message may quote bytes of the request.
+  const std::string quoted = openai_error_body(parse_chat_completions("{\"n\": \xff}").status());
+  EXPECT_TRUE(JsonValue::parse(quoted).ok()) << quoted;
+  EXPECT_TRUE(JsonValue::parse(openai_error_body(Status::invalid("\xff"))).ok());
   EXPECT_THAT(openai_error_body(Status::internal("x")), HasSubstr(R"("code":"internal_error")"));
 }
 

@@ -20,6 +20,7 @@ inline constexpr std::string_view kRecipeImage = "<｜image｜>";
 inline constexpr std::string_view kModelImage = "<｜deepseek_image｜>";
 
 // Every tag of a block of calls is one of these and a name after a space. V4 wrote no space.
+inline constexpr std::string_view kDsml = "｜DSML｜";
 inline constexpr std::string_view kTagBegin = "<｜DSML｜";
 inline constexpr std::string_view kTagEnd = "</｜DSML｜";
 // What the prompt ends with where a call is required.

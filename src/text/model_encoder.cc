@@ -126,6 +126,7 @@ class ModelEncoder {
   Status assistant(size_t index) {
     const Turn& turn = turns_[index];
     const ChatMessage& message = request_.messages[turn.message];
+    has_header_ = true;  // whether one was written or not, the turn stands in its place
     const bool follows_task = index > 0 && turns_[index - 1].task != Task::kNone;
     if (keeps_reasoning(index) && !follows_task) {
       writer_.literal(message.reasoning);
@@ -137,7 +138,10 @@ class ModelEncoder {
     }
     writer_.content(message, turn.message);
     if (!message.tool_calls.empty()) PS_RETURN_IF_ERROR(writer_.calls(message.tool_calls, turn.message));
-    if (!is_open(turn)) writer_.control(markup::kEos);
+    if (!is_open(turn)) {
+      writer_.control(markup::kEos);
+      has_header_ = false;
+    }
     return {};
   }
 
@@ -150,17 +154,21 @@ class ModelEncoder {
       if (next != Role::kAssistant && next != Role::kLatestReminder) return;
     }
     if (turn.task != Task::kNone) {
-      if (turn.task == Task::kAction) writer_.header(request_.is_thinking);
+      if (turn.task == Task::kAction) header(request_.is_thinking);
       writer_.control(std::string("<｜").append(task_name(turn.task)).append("｜>"));
       return;
     }
     if (asks(index)) {
       if (is_last && request_.ending == PromptEnding::kNoHeader) return;
-      writer_.header(request_.is_thinking && (!drops_ || index + 1 >= end_of_last_user_));
-    } else if (is_last && turn.role == Role::kAssistant && !is_open(turn) &&
-               (request_.ending == PromptEnding::kReply || tools_.is_call_forced)) {
-      writer_.header(request_.is_thinking);
+      header(request_.is_thinking && (!drops_ || index + 1 >= end_of_last_user_));
+    } else if (is_last && !has_header_ && (request_.ending == PromptEnding::kReply || tools_.is_call_forced)) {
+      header(request_.is_thinking);
     }
+  }
+
+  void header(bool thinks) {
+    writer_.header(thinks);
+    has_header_ = true;
   }
 
   const ChatRequest& request_;
@@ -169,6 +177,7 @@ class ModelEncoder {
   std::vector<Turn> turns_;
   bool drops_ = false;
   size_t end_of_last_user_ = 0;
+  bool has_header_ = false;  // the assistant's turn has begun
 };
 
 }  // namespace

@@ -57,9 +57,8 @@ class PatternSet {
   void add(Action action, std::string_view pattern, bool takes_newlines = false) {
     matchers_.emplace_back(pattern, takes_newlines);
     actions_.push_back(action);
-    for (size_t byte = 0; byte < 256; ++byte) {
-      interesting_[byte] = interesting_[byte] || matchers_.back().starts_with(static_cast<char>(byte));
-    }
+    interesting_[static_cast<uint8_t>(pattern.front())] = true;
+    if (takes_newlines) interesting_['\n'] = true;
   }
   void reset() noexcept {
     for (PatternMatcher& matcher : matchers_) matcher.reset();
@@ -76,6 +75,7 @@ class PatternSet {
     return -1;
   }
   [[nodiscard]] size_t held() const noexcept { return held_; }
+  // A byte at which an idle matcher has to look.
   [[nodiscard]] bool is_interesting(char byte) const noexcept { return interesting_[static_cast<uint8_t>(byte)]; }
   [[nodiscard]] Action action(int index) const noexcept { return actions_[static_cast<size_t>(index)]; }
   [[nodiscard]] size_t match_length(int index) const noexcept { return matchers_[static_cast<size_t>(index)].held(); }

@@ -26,10 +26,6 @@ class PatternMatcher {
 
   // How many of the last bytes may still become part of a match.
   [[nodiscard]] size_t held() const noexcept { return matched_ + newlines_; }
-  // A byte at which an idle matcher has to look.
-  [[nodiscard]] bool starts_with(char byte) const noexcept {
-    return byte == pattern_.front() || (takes_newlines_ && byte == '\n');
-  }
 
  private:
   bool fall_back(char byte) noexcept;

@@ -1,7 +1,8 @@
 // Both encoders: the publisher's vectors, every derived case of text and of ids, and the faults of other encoders.
 #include "text/prompt_encoder.h"
 
-#include <chrono>
+#include <algorithm>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -218,8 +219,8 @@ TEST(PromptPitfalls, AnUnfinishedAnswerStaysOpen) {
 }
 
 TEST(PromptPitfalls, AnUnfinishedThoughtStaysOpen) {
-  const std::string messages =
-      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "reasoning_content": "Let me</think>"}])";
+  const std::string messages = R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": "", "reasoning_content": "Let me</think>"}])";
   for (const ChatEncoding encoding : {ChatEncoding::kRecipe, ChatEncoding::kModel}) {
     const Prompt prompt = encode_text(messages, R"(, "continue_final_message": true)", encoding);
     EXPECT_THAT(prompt.text, EndsWith("<｜Assistant｜><think>Let me</think>"));
@@ -379,6 +380,24 @@ TEST(PromptEncoder, AnEmptySystemBetweenUsersJoinsThem) {
               ::testing::Eq("<｜begin▁of▁sentence｜><｜Assistant｜></think>"));
 }
 
+TEST(PromptEncoder, TheModelEncodingAsksForAReplyOnceWhereAServerDoes) {
+  const auto encode = [](std::string_view messages) { return encode_text(messages, kOff, ChatEncoding::kModel).text; };
+  EXPECT_THAT(encode(R"([{"role": "system", "content": "S"}])"), EndsWith("S<｜Assistant｜></think>"));
+  EXPECT_THAT(encode(R"([{"role": "user", "content": "q"}, {"role": "latest_reminder", "content": "now"}])"),
+              EndsWith("q<｜Assistant｜></think><｜latest_reminder｜>now"));
+  EXPECT_THAT(encode(R"([{"role": "latest_reminder", "content": "now"}])"), EndsWith("now<｜Assistant｜></think>"));
+  EXPECT_THAT(encode(R"([{"role": "user", "content": "q", "task": "title"}])"), EndsWith("q<｜title｜>"));
+  EXPECT_THAT(encode(R"([{"role": "assistant", "content": "a", "wo_eos": true}])"), EndsWith("a"));
+}
+
+TEST(PromptEncoder, AfterCallsOfAnOpenTurnContentFollows) {
+  const Prompt prompt = encode_text(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "",
+    "wo_eos": true, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}])",
+                                    "", ChatEncoding::kModel);
+  EXPECT_THAT(prompt.text, EndsWith("</｜DSML｜ calls>"));
+  EXPECT_EQ(prompt.parser.start, ParserStart::kContent);
+}
+
 TEST(PromptEncoder, EveryAssistantHasItsHeaderInTheRecipeOnly) {
   const std::string messages = R"([{"role": "assistant", "content": "a", "reasoning_content": "r"},
     {"role": "assistant", "content": "b", "reasoning_content": "r"}])";
@@ -445,10 +464,10 @@ TEST(PromptPitfalls, ACallComesBackWithTheBytesThatTheModelWrote) {
 
 TEST(PromptEncoder, TakesTimeInProportionToTheText) {
   const auto seconds = [](const std::string& body) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // of the processor: other programs do not count
     const auto prompt = encode_body(parse_json(body));
     EXPECT_TRUE(prompt.ok()) << prompt.status().to_string();
-    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     std::printf("%.1f MB of request: %.3f s\n", static_cast<double>(body.size()) / 1e6, spent);
     return spent;
   };

@@ -117,13 +117,12 @@ Status PromptWriter::calls(std::span<const ToolCall> calls, size_t message_index
 
 // The model wrote the markers as control tokens and everything else as text.
 void PromptWriter::remembered_block(std::string_view block) {
-  constexpr std::string_view kMarker = "｜DSML｜";
   for (size_t at = 0; at < block.size();) {
-    const size_t marker = block.find(kMarker, at);
+    const size_t marker = block.find(markup::kDsml, at);
     literal(block.substr(at, marker - at));
     if (marker == std::string_view::npos) return;
-    control(kMarker);
-    at = marker + kMarker.size();
+    control(markup::kDsml);
+    at = marker + markup::kDsml.size();
   }
 }
 

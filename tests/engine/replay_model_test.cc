@@ -3,8 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/setup.h"
-#include "tests/engine/engine_fixture.h"
+#include "tests/engine/forward_bench.h"
 
 namespace ps::tests {
 namespace {
@@ -16,26 +15,14 @@ constexpr int32_t kWindow = 40;
 constexpr int32_t kPage = 48;
 constexpr int32_t kMaxTokens = 480;
 
-// One sequence on one pool, driven row by row with every replay field in the test's hand.
-class Bench : public model::LogitSink {
+// One sequence that fills one pool with all its PAGEs in order.
+class Bench {
  public:
-  explicit Bench(cache::CacheFormat format = {})
-      : geometry_(
-            cache::CacheGeometry::create(text(), small_model().checkpoint().topology(), {format, kPage, 0}).value()),
-        pool_(cache::CachePool::allocate(geometry_, kMaxTokens / kPage, 1).value()),
-        model_(small_model().checkpoint(), cpu::table(), {}),
-        scratch_(HostBuffer::allocate(model::forward_scratch_bytes(model_.dims(), model_.table(), DType::kBF16,
-                                                                   kMaxTokens, kMaxTokens, 1))
-                     .value()),
-        views_(engine::make_views(pool_, small_model().checkpoint().topology())),
-        shape_(engine::make_plan_shape(small_model().checkpoint().config(), small_model().token_classes()).value()),
-        logits_(static_cast<size_t>(text().vocab_size)) {
+  Bench() : forwards_({}, kPage, kMaxTokens / kPage, 1, kMaxTokens) {
     for (int32_t page = 0; page < kMaxTokens / kPage; ++page) pages_.push_back(cache::PageId{page});
-    pool_.poison_pages(pages_.front(), kMaxTokens / kPage);
-    pool_.poison_slot(cache::SlotId{0});
+    pool().poison_pages(pages_.front(), kMaxTokens / kPage);
+    pool().poison_slot(cache::SlotId{0});
   }
-
-  static const checkpoint::TextConfig& text() { return small_model().checkpoint().config().text_config; }
 
   // Runs the planned rows of `prompt`; returns the logits of its last row, empty when none was wanted.
   std::vector<float> run(const std::vector<int32_t>& prompt, const engine::PrefillRows& rows, bool dense = false) {
@@ -51,28 +38,23 @@ class Bench : public model::LogitSink {
     sequence.window_start = rows.window_start;
     sequence.cached_until = rows.cached_until;
     sequence.write_from = rows.write_from;
-    sequence.decoder_start = dense ? rows.start : rows.decoder_start;
+    sequence.decoder_start = rows.decoder_start;
     sequence.decoder_window_start = rows.decoder_truncated ? rows.decoder_start : 0;
-    plan_.build(shape_, std::span(&sequence, 1));
-    last_.clear();
-    ops::Exec exec{threads_, scratch_};
-    model_.forward(plan_.forward_plan(logits_.data(), 1, this), views_, exec);
-    return last_;
+    const auto& logits = dense ? forwards_.run_dense(sequence) : forwards_.run(sequence);
+    return logits.empty() ? std::vector<float>() : logits.rbegin()->second;
   }
-
-  void logits(int32_t, int32_t, const float* values) override { last_.assign(values, values + logits_.size()); }
 
   [[nodiscard]] std::vector<std::byte> page_bytes() {
     std::vector<std::byte> bytes;
-    for (size_t owner = 0; owner < geometry_.owners.size(); ++owner) {
-      const ops::MainPlane plane = pool_.main_plane(static_cast<int>(owner));
+    for (size_t owner = 0; owner < forwards_.geometry().owners.size(); ++owner) {
+      const ops::MainPlane plane = pool().main_plane(static_cast<int>(owner));
       std::vector<int32_t> table;
       for (const cache::PageId page : pages_) table.push_back(cache::ordinal(page));
       for (int64_t row = 0; row < kMaxTokens / plane.ratio; ++row) {
         const std::byte* at = plane.row(table.data(), row);
         bytes.insert(bytes.end(), at, at + ops::row_bytes(plane.format, plane.dim));
       }
-      const ops::IndexPlane index = pool_.index_plane(static_cast<int>(owner));
+      const ops::IndexPlane index = pool().index_plane(static_cast<int>(owner));
       const int64_t index_bytes = kMaxTokens / index.ratio * ops::index_row_bytes(index.format, index.dim);
       // FP4 values and scales are two regions; both are dense over the PAGEs.
       const int64_t value_bytes = index.scales == nullptr ? index_bytes : kMaxTokens / index.ratio * index.dim / 2;
@@ -83,23 +65,16 @@ class Bench : public model::LogitSink {
   }
 
   [[nodiscard]] std::vector<std::byte> window_row(int layer, int32_t position) {
-    const ops::WindowRing ring = pool_.window_ring(layer);
+    const ops::WindowRing ring = pool().window_ring(layer);
     const std::byte* at = ring.row(0, position);
     return {at, at + ops::row_bytes(ring.format, ring.dim)};
   }
 
  private:
-  cache::CacheGeometry geometry_;
-  cache::CachePool pool_;
-  model::Model model_;
-  Arena scratch_;
-  ThreadPool threads_{1};
-  model::CacheViews views_;
-  engine::PlanShape shape_;
-  engine::StepPlan plan_;
+  cache::CachePool& pool() noexcept { return forwards_.pool(); }
+
+  ForwardBench forwards_;
   std::vector<cache::PageId> pages_;
-  std::vector<float> logits_;
-  std::vector<float> last_;
 };
 
 engine::ReplayRules rules(bool encoder, bool decoder) { return {kWindow, kPage, encoder, decoder}; }
@@ -167,6 +142,23 @@ TEST(ReplayModel, ShortPromptsAreExact) {
   Bench off;
   EXPECT_EQ(on.run(prompt, engine::prefill_rows(rules(false, true), engine::Resume::kContinue, kWindow, 0, kWindow)),
             off.run(prompt, engine::prefill_rows(rules(false, false), engine::Resume::kContinue, kWindow, 0, kWindow)));
+}
+
+// The same prompt in two forwards, where PAGEs are shorter than the window: the second starts again at 0, and the
+// decoder rings of the first, which ran no decoder, hold nothing.
+TEST(ReplayModel, ShortPromptsInTwoChunksAreExact) {
+  const engine::ReplayRules small_pages = {kWindow, 16, false, true};
+  for (const int32_t length : {17, 25, kWindow}) {
+    const std::vector<int32_t> prompt = random_prompt(7, length);
+    Bench chunked;
+    Bench whole;
+    (void)chunked.run(prompt, engine::prefill_rows(small_pages, engine::Resume::kContinue, length, 0, 16));
+    const auto last = engine::prefill_rows(small_pages, engine::Resume::kContinue, length, 16, length);
+    EXPECT_EQ(last.start, 0);
+    EXPECT_EQ(chunked.run(prompt, last),
+              whole.run(prompt, engine::prefill_rows(small_pages, engine::Resume::kContinue, length, 0, length)))
+        << length;
+  }
 }
 
 // T3.3, T3.4, T3.7: a short last chunk backs off. Below the resume position PAGEs and encoder rings keep their bytes;

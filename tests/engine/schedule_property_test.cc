@@ -4,9 +4,10 @@
 // PAGESTATE_SCHEDULES sets how many schedules run (default 300; fewer in sanitizer builds). A failure prints its seed
 // and the smallest set of requests that still fails.
 #include <cstdlib>
+#include <functional>
 #include <set>
 
-#include "tests/engine/engine_fixture.h"
+#include "tests/engine/forward_bench.h"
 
 namespace ps::tests {
 namespace {
@@ -27,6 +28,42 @@ struct Schedule {
   std::vector<Arrival> arrivals;
   std::vector<int> preempt_at_steps;
 };
+
+// Puts the arrivals but those `left_out` into the engine, aborts and preempts as the schedule says, and steps to the
+// end. Empty when the engine kept its invariants, else what broke. ids: the sequence of each arrival.
+std::string drive(engine::Engine& engine, Transcriber* transcriber, const Schedule& schedule,
+                  const std::set<size_t>& left_out, std::map<size_t, engine::SequenceId>& ids) {
+  for (int step = 0; step < 4000; ++step) {
+    bool all_arrived = true;
+    for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
+      const Arrival& arrival = schedule.arrivals[i];
+      if (left_out.contains(i)) continue;
+      all_arrived = all_arrived && arrival.at_step <= step;
+      if (arrival.at_step == step) {
+        const auto id = engine.add(arrival.request);
+        if (!id.ok()) return "request " + std::to_string(i) + ": " + id.status().to_string();
+        ids[i] = id.value();
+      }
+      if (arrival.abort_at_step == step && ids.contains(i)) engine.abort(ids[i]);
+    }
+    for (const int at : schedule.preempt_at_steps) {
+      if (at == step) engine.preempt_youngest();
+    }
+    if (all_arrived && !engine.has_work()) {
+      const int64_t held = engine.counters().pages.used;
+      return held == 0 ? "" : std::to_string(held) + " PAGEs are still held";
+    }
+    if (transcriber != nullptr) {
+      transcriber->step();
+    } else {
+      (void)engine.step();
+    }
+    if (const Status status = engine.check_integrity(); !status.ok()) {
+      return "step " + std::to_string(step) + ": " + status.to_string();
+    }
+  }
+  return "the engine does not come to an end";
+}
 
 // Prompts share long prefixes: three families, cut at many lengths.
 Arrival draw_arrival(Pcg64& random) {
@@ -87,29 +124,7 @@ std::string run(const Schedule& schedule, const std::set<size_t>& left_out, int6
   const auto engine = make_engine(schedule.options);
   Transcriber transcriber(*engine);
   std::map<size_t, engine::SequenceId> ids;
-  for (int step = 0; step < 4000; ++step) {
-    bool all_arrived = true;
-    for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
-      const Arrival& arrival = schedule.arrivals[i];
-      if (left_out.contains(i)) continue;
-      all_arrived = all_arrived && arrival.at_step <= step;
-      if (arrival.at_step == step) {
-        const auto id = engine->add(arrival.request);
-        if (!id.ok()) return "request " + std::to_string(i) + ": " + id.status().to_string();
-        ids[i] = id.value();
-      }
-      if (arrival.abort_at_step == step && ids.contains(i)) engine->abort(ids[i]);
-    }
-    for (const int at : schedule.preempt_at_steps) {
-      if (at == step) engine->preempt_youngest();
-    }
-    if (all_arrived && !engine->has_work()) break;
-    transcriber.step();
-    if (const Status status = engine->check_integrity(); !status.ok()) {
-      return "step " + std::to_string(step) + ": " + status.to_string();
-    }
-  }
-  if (engine->has_work()) return "the engine does not come to an end";
+  if (std::string failure = drive(*engine, &transcriber, schedule, left_out, ids); !failure.empty()) return failure;
   for (const auto& [i, id] : ids) {
     const Transcript& got = transcriber.of(id);
     const Transcript& expected = solo(schedule.arrivals[i], schedule.options.decoder_replay);
@@ -120,16 +135,80 @@ std::string run(const Schedule& schedule, const std::set<size_t>& left_out, int6
     if (got.finish == FinishReason::kNone) return name + " never ended";
     if (hits != nullptr) *hits += got.cached_tokens;
   }
-  const auto counters = engine->counters();
-  if (counters.pages.used != 0) return std::to_string(counters.pages.used) + " PAGEs are still held";
   return {};
 }
 
-std::string shrink(const Schedule& schedule) {
+// Runs everything that the engine runs once more on PAGEs and slots of its own with the same numbers: one sequence at a
+// time, no row left out of any layer, windows cut where the plan cuts them. Every logit row of the engine must have
+// its bits.
+class DenseReference final : public engine::StepTap {
+ public:
+  explicit DenseReference(const engine::Engine& engine, const EngineOptions& options)
+      : forwards_(options.format, static_cast<int32_t>(options.page_tokens),
+                  static_cast<int32_t>(engine.memory().pages), static_cast<int32_t>(engine.memory().slots),
+                  options.token_budget + options.max_context) {}
+
+  void planned(std::span<const engine::ScheduledRows> scheduled, std::span<const engine::SequenceRows> rows) override {
+    expected_.clear();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      // The cuts come from the row plan itself, not through the engine's hands.
+      const engine::PrefillRows& cuts = scheduled[i].rows;
+      engine::SequenceRows own = rows[i];
+      own.window_start = cuts.window_start;
+      own.cached_until = cuts.cached_until;
+      own.write_from = cuts.write_from;
+      own.decoder_window_start = cuts.decoder_truncated ? cuts.decoder_start : 0;
+      expected_[scheduled[i].sequence->id] = forwards_.run_dense(own);
+      narrowed_rows_ += std::max(0, rows[i].decoder_start - rows[i].start);
+      replayed_rows_ += rows[i].window_start > 0 ? 1 : 0;
+    }
+  }
+
+  void logits(engine::SequenceId sequence, int64_t position, std::span<const float> values) override {
+    const std::vector<float>& expected = expected_[sequence][position];
+    if (failure_.empty() && !std::equal(values.begin(), values.end(), expected.begin(), expected.end())) {
+      failure_ = "sequence " + std::to_string(static_cast<int64_t>(sequence)) + " position " +
+                 std::to_string(position) + " differs from the dense reference";
+    }
+  }
+
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }
+  [[nodiscard]] int64_t narrowed_rows() const noexcept { return narrowed_rows_; }
+  [[nodiscard]] int64_t rebuilds() const noexcept { return replayed_rows_; }
+
+ private:
+  ForwardBench forwards_;
+  std::map<engine::SequenceId, std::map<int64_t, std::vector<float>>> expected_;
+  std::string failure_;
+  int64_t narrowed_rows_ = 0;
+  int64_t replayed_rows_ = 0;
+};
+
+struct ReplaySeen {
+  int64_t narrowed_rows = 0;
+  int64_t rebuilds = 0;
+};
+
+std::string run_against_reference(const Schedule& schedule, const std::set<size_t>& left_out, ReplaySeen* seen) {
+  const auto engine = make_engine(schedule.options);
+  DenseReference reference(*engine, schedule.options);
+  engine->tap(&reference);
+  std::map<size_t, engine::SequenceId> ids;
+  std::string failure = drive(*engine, nullptr, schedule, left_out, ids);
+  engine->tap(nullptr);
+  if (seen != nullptr) {
+    seen->narrowed_rows += reference.narrowed_rows();
+    seen->rebuilds += reference.rebuilds();
+  }
+  return reference.failure().empty() ? failure : reference.failure();
+}
+
+// The requests without which the schedule still fails are left out.
+std::string shrink(const Schedule& schedule, const std::function<bool(const std::set<size_t>&)>& fails) {
   std::set<size_t> left_out;
   for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
     left_out.insert(i);
-    if (run(schedule, left_out, nullptr).empty()) left_out.erase(i);
+    if (!fails(left_out)) left_out.erase(i);
   }
   std::string text;
   for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
@@ -156,10 +235,38 @@ TEST(ScheduleProperty, EverySequenceGetsItsSoloRunBitForBit) {
   for (int seed = 0; seed < schedule_count(); ++seed) {
     const Schedule schedule = draw_schedule(static_cast<uint64_t>(seed));
     const std::string failure = run(schedule, {}, &hits);
-    ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:" << shrink(schedule);
+    ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:"
+                           << shrink(schedule, [&](const auto& out) { return !run(schedule, out, nullptr).empty(); });
   }
   const bool is_telling = schedule_count() >= 25;  // a handful of schedules may miss the restore path
   EXPECT_TRUE(hits > 0 || !is_telling) << "no schedule took the restore path";
+}
+
+// Encoder replay rebuilds a window from one PAGE: it must be that long.
+void with_pages_of_a_window(EngineOptions& options) {
+  const int64_t before = options.page_tokens;
+  options.page_tokens = std::max<int64_t>(48, before);
+  options.long_prefill_tokens = options.long_prefill_tokens / before * options.page_tokens;
+  options.token_budget += 2 * (options.page_tokens - before);
+}
+
+// Encoder and decoder replay, hits that rebuild their windows included: the same cuts on a dense run give the same
+// bits.
+TEST(ScheduleProperty, ReplayEqualsADenseReferenceWithTheSameCuts) {
+  ReplaySeen seen;
+  for (int seed = 0; seed < schedule_count() / 2; ++seed) {
+    Schedule schedule = draw_schedule(static_cast<uint64_t>(seed) + 2'000'000);
+    schedule.options.encoder_replay = seed % 4 != 3;
+    schedule.options.decoder_replay = seed % 4 != 2;
+    if (schedule.options.encoder_replay) with_pages_of_a_window(schedule.options);
+    schedule.options.prefix_cache = schedule.options.encoder_replay;  // images would be a second way to a state
+    const std::string failure = run_against_reference(schedule, {}, &seen);
+    ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:" << shrink(schedule, [&](const auto& out) {
+      return !run_against_reference(schedule, out, nullptr).empty();
+    });
+  }
+  EXPECT_GT(seen.narrowed_rows, 0);
+  EXPECT_GT(seen.rebuilds, 0);
 }
 
 // Decoder replay truncates windows as a function of the prompt alone when a prompt runs in one forward: company, PAGE
@@ -174,7 +281,8 @@ TEST(ScheduleProperty, DecoderReplayIsAFunctionOfThePrompt) {
     schedule.options.pages = 200;
     schedule.preempt_at_steps.clear();
     const std::string failure = run(schedule, {}, nullptr);
-    ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:" << shrink(schedule);
+    ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:"
+                           << shrink(schedule, [&](const auto& out) { return !run(schedule, out, nullptr).empty(); });
   }
 }
 

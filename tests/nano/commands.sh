@@ -19,14 +19,14 @@ refused() {
   grep -qF -- "$words" "$work/out" || fail "$*: no \"$words\" in: $(cat "$work/out")"
 }
 
-# Any chunking, PAGE size, cache format and thread count prints the same text.
+# Any chunking, PAGE size, cache format and thread count prints the same text. (The fp8 index approximates scores; it
+# can choose other rows only where there are more than index_topk of them, which this text does not reach.)
 expected="$(text)"
 [ -n "$expected" ] || fail "no text"
-for options in "--prefill-chunk 3" "--kv-cache-dtype fp4" "--page-tokens 32 --threads 2"; do
+for options in "--prefill-chunk 3" "--kv-cache-dtype fp4" "--index-cache-dtype fp8" \
+    "--kv-cache-dtype fp4 --index-cache-dtype fp8 --prefill-chunk 3" "--page-tokens 32 --threads 2"; do
   [ "$(text $options)" = "$expected" ] || fail "other text with $options"
 done
-fp8="$(text --index-cache-dtype fp8)"
-[ "$(text --index-cache-dtype fp8 --kv-cache-dtype fp4 --prefill-chunk 3)" = "$fp8" ] || fail "other text with fp8 index and fp4 kv"
 # Sampling repeats with its seed.
 [ "$(text --temperature 1 --top-p 0.9 --seed 7)" = "$(text --temperature 1 --top-p 0.9 --seed 7)" ] || fail "sampling does not repeat"
 

@@ -105,8 +105,8 @@ TEST(Completions, ABiasDecides) {
   for (const JsonValue& token : tokens) EXPECT_EQ(token.text(), nano().tokenizer->token_bytes(70));
 }
 
-// What lm-eval's local-completions does: ids of context and continuation, one token more, echo and logprobs; it drops the
-// last entry of each list, and compares each token with the best one in its place.
+// What lm-eval's local-completions does: ids of context and continuation, one token more, echo and logprobs; it drops
+// the last entry of each list, and compares each token with the best one in its place.
 TEST(Completions, ScoringSeesEveryPromptToken) {
   const std::string prompt = R"("prompt":[0,60,70,80,90,100],"temperature":0,"echo":true,"logprobs":1,"seed":1234)";
   const JsonValue one = complete(prompt + R"(,"max_tokens":1)").json();
@@ -124,7 +124,7 @@ TEST(Completions, ScoringSeesEveryPromptToken) {
     }
     EXPECT_LE(own, best);
     EXPECT_LE(best, 0);
-    if (i == 6) EXPECT_EQ(own, best) << "a greedy token is the best one";
+    EXPECT_TRUE(i < 6 || own == best) << "a greedy token is the best one";
   }
   const JsonValue none = complete(prompt + R"(,"max_tokens":0)").json();
   const JsonValue& prompt_lists = *choice_of(none).find("logprobs");
@@ -178,16 +178,15 @@ TEST(Completions, ALargePromptHoldsUpNoStream) {
 
 TEST(Completions, PrefillProgressKeepsAStreamAlive) {
   ServerOptions options;
-  options.http.keep_alive_seconds = 0.05;
+  options.http.keep_alive_seconds = 0.01;
   engine::EngineOptions engine = small_engine();
   engine.token_budget = 256;
-  engine.max_context = 16384;
   NanoServer server(options, engine);
   std::string ids = "0";
-  for (int i = 0; i < 12000; ++i) ids += "," + std::to_string(3 + i % 200);
+  for (int i = 0; i < 1500; ++i) ids += "," + std::to_string(3 + i % 200);
   const Reply reply = server.ask(post("/v1/completions", "{\"prompt\":[" + ids + R"(],"max_tokens":2,"stream":true})"));
   EXPECT_THAT(reply.body, HasSubstr(": keep-alive prefill "));
-  EXPECT_THAT(reply.body, HasSubstr("/12001 tokens\n\n"));
+  EXPECT_THAT(reply.body, HasSubstr("/1501 tokens\n\n"));
 }
 
 TEST(Completions, ADisconnectFreesEverything) {

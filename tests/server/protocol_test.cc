@@ -102,6 +102,7 @@ TEST_F(Protocol, EveryFaultHasItsStatus) {
   EXPECT_EQ(
       error_status("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}"),
       415);
+  EXPECT_EQ(error_status(post("/tokenize", "{}", "Content-Encoding: gzip\r\n")), 415);
   EXPECT_EQ(error_status(post("/tokenize", "{\"prompt\":\"\xFF\"}")), 400);
   EXPECT_EQ(error_status(post("/tokenize", "[]")), 400);
   EXPECT_EQ(server_->ask(get("/health")).status, 200);
@@ -217,6 +218,16 @@ TEST_F(Protocol, AHalfCloseEndsAGeneration) {
   Client client = server_->client();
   client.send(post("/v1/completions", kEndless));
   EXPECT_NE(client.read_until("data: "), "");
+  client.end_sending();
+  EXPECT_TRUE(client.sees_end());
+  EXPECT_TRUE(rests());
+}
+
+TEST_F(Protocol, AHalfCloseBeforeTheRequestIsParsedEndsAGeneration) {
+  speak_for_ever(1);
+  make();
+  Client client = server_->client();
+  client.send(post("/v1/completions", R"({"prompt":"a","max_tokens":90000000,"ignore_eos":true})"));
   client.end_sending();
   EXPECT_TRUE(client.sees_end());
   EXPECT_TRUE(rests());

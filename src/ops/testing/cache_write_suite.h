@@ -127,8 +127,8 @@ inline Row literal_pool(const Row& v0, const Row& s0, const Row& v1, const Row& 
   Row pooled(v0.size());
   for (size_t d = 0; d < v0.size(); ++d) {
     const float m = s0[d] > s1[d] ? s0[d] : s1[d];
-    const float e0 = ops::exp(s0[d] - m);
-    const float e1 = ops::exp(s1[d] - m);
+    const float e0 = ops::exp_f32(s0[d] - m);
+    const float e1 = ops::exp_f32(s1[d] - m);
     const float z = e0 + e1;
     const float first = (e0 / z) * v0[d];
     pooled[d] = round_to(latent, std::fma(e1 / z, v1[d], first));

@@ -134,7 +134,7 @@ inline Rows contract_engram_mix(const MixData& data) {
       const auto scale = static_cast<float>(std::pow(static_cast<double>(dim), -0.5));
       const float dot = contract_lane_dot(weighted, key) * (r_h * r_key) * scale;
       const float argument = std::copysign(std::sqrt(std::max(std::fabs(dot), 1e-6f)), dot);
-      const float gamma = 1.0f / (1.0f + ops::exp(-argument));
+      const float gamma = 1.0f / (1.0f + ops::exp_f32(-argument));
       for (int64_t k = 0; k < dim; ++k) {
         h.set(t, c * dim + k, std::fma(gamma, data.u.at(t, 4 * dim + k), stream[static_cast<size_t>(k)]));
       }

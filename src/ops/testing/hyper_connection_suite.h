@@ -39,7 +39,7 @@ struct MixRow {
 };
 
 // exp() is the project's own in F32 (numerics.h) and the library's in F64.
-inline float contract_exp(float x) { return ops::exp(x); }
+inline float contract_exp(float x) { return ops::exp_f32(x); }
 inline double contract_exp(double x) { return std::exp(x); }
 
 template <typename T>

@@ -36,9 +36,9 @@ inline Row literal_attention(const Row& q, const std::vector<Row>& keys, float s
       s[n] = contract_dot(q, keys[first + n]) * scale;
       if (s[n] > next) next = s[n];
     }
-    const float a = ops::exp(m - next);
+    const float a = ops::exp_f32(m - next);
     std::vector<float> p(64, 0.0f);
-    for (size_t n = 0; n < count; ++n) p[n] = ops::exp(s[n] - next);
+    for (size_t n = 0; n < count; ++n) p[n] = ops::exp_f32(s[n] - next);
     den = den * a + literal_lane_sum(p);
     m = next;
     for (size_t d = 0; d < q.size(); ++d) {
@@ -54,7 +54,7 @@ inline Row literal_attention(const Row& q, const std::vector<Row>& keys, float s
       }
     }
   }
-  den = den + ops::exp(sink - m);
+  den = den + ops::exp_f32(sink - m);
   for (float& value : acc) value = round_to(compute, value / den);
   return acc;
 }

@@ -109,7 +109,7 @@ inline std::vector<float> contract_expert(const ExpertData& expert, const std::v
     if (a > limit) a = limit;
     if (u > limit) u = limit;
     if (u < -limit) u = -limit;
-    const float silu = a * (1.0f / (1.0f + ops::exp(-a)));
+    const float silu = a * (1.0f / (1.0f + ops::exp_f32(-a)));
     t.push_back(rd(g * (silu * u)));
   }
   if (is_quantized(expert.w2.format())) fake_quantize_mxfp8(t.data(), static_cast<int64_t>(t.size()));
@@ -148,7 +148,7 @@ class MoeSuite : public OpSuite {
                    static_cast<int32_t>(experts.size()), data.shared.view(), data.ids.data(), data.weights.data(),
                    data.top_k, data.limit, y.view()},
            {.tokens = data.x.rows(),
-            .columns = data.x.columns(),
+            .hidden = data.x.columns(),
             .intermediate = std::max(data.shared.w1.rows(), data.experts[0].w1.rows()),
             .experts = static_cast<int64_t>(experts.size()),
             .experts_per_token = data.top_k},

@@ -37,7 +37,7 @@ inline RouterData router_data(Pcg64& random, int64_t tokens, int64_t experts, bo
 
 inline float contract_score(float z) {
   const FlushSubnormals flush;
-  const float softplus = z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(ops::exp(z))));
+  const float softplus = z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(ops::exp_f32(z))));
   return std::sqrt(softplus);
 }
 

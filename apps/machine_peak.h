@@ -11,7 +11,7 @@
 #include "base/thread_pool.h"
 #include "cpu/table.h"
 
-namespace ps::bench {
+namespace ps::apps {
 
 inline constexpr int kRuns = 7;
 
@@ -140,4 +140,4 @@ inline double peak_gigaflops(const Stopwatch& watch, cpu::Isa isa, ThreadPool& p
   return flops * static_cast<double>(kLoops) * pool.threads() * 1e-9 / seconds;
 }
 
-}  // namespace ps::bench
+}  // namespace ps::apps

@@ -1,0 +1,11 @@
+// What the AMX files give each other: the contracts of kernels.h, on tiles where the inputs are BF16.
+#pragma once
+
+#include "cpu/kernels.h"
+
+namespace ps::cpu {
+
+[[nodiscard]] int64_t amx_attend_bytes(int64_t heads, int64_t dim);
+void amx_attend(const AttendArgs& args);
+
+}  // namespace ps::cpu

@@ -1,0 +1,1 @@
+#include "ops/testing/indexer_suite.h"
