@@ -131,7 +131,7 @@ Status HttpClient::State::perform(std::string_view path, const std::string* json
   const auto add_header = [&](const std::string& text) {
     curl_slist* longer = curl_slist_append(headers.get(), text.c_str());
     if (longer == nullptr) return;
-    (void)headers.release();
+    headers.release();  // NOLINT(bugprone-unused-return-value): `longer` is the same list, or begins with it
     headers.reset(longer);
   };
   if (!key.empty()) add_header("Authorization: Bearer " + key);

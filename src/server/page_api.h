@@ -1,7 +1,7 @@
 // The page at "/" and what it polls: static files, and GET /v1/engine.
 //
-// The JSON of /v1/engine is described at the head of page/page.js. Threading: routes run on the I/O thread; the rest are
-// pure functions.
+// The JSON of /v1/engine is described at the head of page/page.js. Threading: routes run on the I/O thread; the rest is
+// a pure function.
 #pragma once
 
 #include <string>
