@@ -18,6 +18,7 @@ int run(int argc, char** argv) {
   ps::apps::add_inspect(program, chosen);
   ps::apps::add_devices(program, chosen);
   ps::apps::add_generate(program, chosen);
+  ps::apps::add_chat(program, chosen);
   ps::apps::add_tokenize(program, chosen);
   ps::apps::add_prompt(program, chosen);
   ps::apps::add_parse(program, chosen);

@@ -14,6 +14,7 @@ using Work = std::function<Status()>;
 void add_inspect(CLI::App& program, Work& chosen);
 void add_devices(CLI::App& program, Work& chosen);
 void add_generate(CLI::App& program, Work& chosen);
+void add_chat(CLI::App& program, Work& chosen);
 void add_tokenize(CLI::App& program, Work& chosen);  // tokenize and detokenize
 void add_prompt(CLI::App& program, Work& chosen);
 void add_parse(CLI::App& program, Work& chosen);

@@ -36,6 +36,8 @@ struct PageManagerOptions {
   ChainHashFunction hash = chain_hash;  // another one only to force collisions in tests
 };
 
+enum class PageState : uint8_t { kVacant, kCached, kUsed, kUnit };
+
 // How far one sequence is published. Value-initialized: nothing yet. It belongs to one block table; a sequence that
 // gives its PAGEs back starts a new one.
 struct PublishCursor {
@@ -114,6 +116,7 @@ class PageManager {
   }
   [[nodiscard]] PageCounters counters() const noexcept;
   [[nodiscard]] int32_t references(PageId page) const noexcept { return at(page).references; }
+  [[nodiscard]] PageState state(PageId page) const noexcept { return at(page).state; }
 
   // The invariants of runtime.md 2.9 that can be seen from here; internal, with the PAGE and what it contradicts.
   // I1: references are the entries of all block tables plus the units. I2: no PAGE is both free and referenced.
@@ -122,7 +125,7 @@ class PageManager {
   [[nodiscard]] Status check_integrity(std::optional<int64_t> table_entries = {}) const;
 
  private:
-  enum class State : uint8_t { kVacant, kCached, kUsed, kUnit };
+  using State = PageState;
   struct Page {
     int32_t references = 0;
     int32_t newer = kNone;  // neighbours in the order of freeing, while cached

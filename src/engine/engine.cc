@@ -287,6 +287,17 @@ std::optional<PromptProgress> Engine::progress(SequenceId id) const {
                         sequence.state == SequenceState::kWaiting};
 }
 
+EngineView Engine::look() const {
+  EngineView view{draw_pages(*pages_), {}};
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->state != SequenceState::kRunning) continue;
+    view.running.push_back({sequence->id, sequence->prompt_tokens, sequence->cached_tokens,
+                            std::min(sequence->computed, sequence->prompt_tokens), sequence->answer_tokens()});
+  }
+  std::ranges::sort(view.running, {}, &SequenceView::id);
+  return view;
+}
+
 Event Engine::event_of(const Sequence& sequence) const {
   Event event;
   event.sequence = sequence.id;

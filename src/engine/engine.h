@@ -22,6 +22,7 @@
 #include "engine/planner.h"
 #include "engine/scheduler.h"
 #include "engine/step_plan.h"
+#include "engine/view.h"
 #include "model/forward.h"
 
 namespace ps::engine {
@@ -66,6 +67,8 @@ class Engine final : private model::LogitSink {
   [[nodiscard]] bool has_work() const noexcept { return scheduler_->has_work(); }
   // Nothing for an unknown or finished sequence.
   [[nodiscard]] std::optional<PromptProgress> progress(SequenceId id) const;
+  // For people who watch; allocates.
+  [[nodiscard]] EngineView look() const;
 
   // One step. The events, in the order of admission, live until the next call.
   [[nodiscard]] std::span<const Event> step();

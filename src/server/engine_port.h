@@ -20,6 +20,7 @@ class EnginePort {
   [[nodiscard]] virtual std::span<const engine::Event> step() = 0;
   [[nodiscard]] virtual std::optional<engine::PromptProgress> progress(engine::SequenceId id) const = 0;
   [[nodiscard]] virtual engine::EngineCounters counters() const = 0;
+  [[nodiscard]] virtual engine::EngineView look() const { return {}; }
 };
 
 // The engine itself. REQUIRES: it outlives the port.
@@ -38,6 +39,7 @@ class LocalEngine final : public EnginePort {
     return engine_.progress(id);
   }
   [[nodiscard]] engine::EngineCounters counters() const override { return engine_.counters(); }
+  [[nodiscard]] engine::EngineView look() const override { return engine_.look(); }
 
  private:
   engine::Engine& engine_;

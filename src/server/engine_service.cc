@@ -39,6 +39,7 @@ struct EngineService::Batch {
 EngineService::EngineService(EnginePort& engine, Executor& io, Metrics& metrics, const ServiceOptions& options)
     : engine_(engine), io_(io), metrics_(metrics), options_(options) {
   publish();
+  keep_view();
 }
 
 EngineService::~EngineService() { stop(); }
@@ -145,19 +146,22 @@ void EngineService::run() {
   std::vector<Command> commands;
   try {
     while (true) {
+      bool is_watched = false;
       {
         std::unique_lock lock(mutex_);
         if (!engine_.has_work()) {
           busy_since_ns_ = 0;
-          wake_.wait(lock, [this] { return stops_ || !commands_.empty(); });
+          wake_.wait(lock, [this] { return stops_ || wants_view_ || !commands_.empty(); });
         }
         if (stops_) return;
         commands.swap(commands_);
+        is_watched = std::exchange(wants_view_, false) || Clock::now() < watched_until_;
       }
       busy_since_ns_ = now_ns();
       run_commands(commands);
       commands.clear();
       engine_.has_work() ? step() : publish();
+      if (is_watched) keep_view();
     }
   } catch (const std::exception& error) {
     fail(error.what());
@@ -242,6 +246,24 @@ void EngineService::collect_progress(Batch& batch) {
     tracked.reported_tokens = progress->computed_tokens;
     batch.progress.push_back({key, *progress});
   }
+}
+
+std::shared_ptr<const engine::EngineView> EngineService::view() {
+  constexpr std::chrono::seconds kWatch{5};
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  if (now >= watched_until_) {
+    wants_view_ = true;
+    wake_.notify_one();
+  }
+  watched_until_ = now + kWatch;
+  return view_;
+}
+
+void EngineService::keep_view() {
+  auto view = std::make_shared<const engine::EngineView>(engine_.look());
+  const std::lock_guard lock(mutex_);
+  view_ = std::move(view);
 }
 
 void EngineService::publish() {

@@ -71,6 +71,11 @@ class EngineService {
   void finish(SubmissionId id, size_t index);
 
   [[nodiscard]] EngineStatus status() const noexcept { return board_.read(); }
+  // What the engine looked like after its latest step, while somebody asks every few seconds; an older look for the
+  // first asker after a pause. Any thread, without holding up the engine.
+  [[nodiscard]] std::shared_ptr<const engine::EngineView> view();
+  // So far. I/O thread.
+  [[nodiscard]] int64_t submissions() const noexcept { return static_cast<int64_t>(next_id_ - 1); }
   [[nodiscard]] const engine::MemoryPlan& memory() const { return engine_.memory(); }
   // The engine's verdict on a request. Any thread.
   [[nodiscard]] Status check(const engine::Request& request) const { return engine_.check(request); }
@@ -130,6 +135,7 @@ class EngineService {
   [[nodiscard]] std::shared_ptr<Batch> collect(std::span<const engine::Event> events);
   void collect_progress(Batch& batch);
   void publish();
+  void keep_view();
   void fail(const std::string& reason);
   void push(Command command);
   // On the I/O thread.
@@ -158,6 +164,9 @@ class EngineService {
   std::condition_variable wake_;
   std::vector<Command> commands_;
   bool stops_ = false;
+  bool wants_view_ = false;               // at once, even when nothing is to do
+  Clock::time_point watched_until_ = {};  // a look after each step until then
+  std::shared_ptr<const engine::EngineView> view_;
   std::string fault_;
   std::atomic<bool> is_faulted_ = false;
   std::atomic<int64_t> busy_since_ns_ = 0;  // start of the present step; 0: idle

@@ -226,5 +226,33 @@ TEST(StatusBoardThreads, ReadsAreWhole) {
   writer.join();
 }
 
+TEST_F(EngineServiceThreads, IsLookedAtOnlyWhileSomebodyWatches) {
+  make();
+  EXPECT_EQ(engine_.looks, 1) << "the first look is there before anybody asks";
+  const auto sink = std::make_shared<RecordingSink>();
+  submit({request()}, sink);
+  run_until([&] { return sink->finished.size() == 1; });
+  EXPECT_EQ(engine_.looks, 1);
+  EXPECT_EQ(service_->submissions(), 1);
+
+  // The first asker wakes an idle engine for a fresh look.
+  ASSERT_NE(service_->view(), nullptr);
+  run_until([&] { return engine_.looks == 2; });
+
+  // From then on a look follows each step.
+  std::shared_ptr<const engine::EngineView> seen;
+  engine_.on_step = [&] {
+    if (const auto view = service_->view(); !view->running.empty()) seen = view;
+  };
+  const auto watched = std::make_shared<RecordingSink>();
+  submit({request()}, watched);
+  run_until([&] { return watched->finished.size() == 1; });
+  service_->stop();
+  ASSERT_NE(seen, nullptr);
+  EXPECT_EQ(seen->running.front().id, engine::SequenceId{1});
+  EXPECT_EQ(seen->running.front().answer_tokens, 3);
+  EXPECT_TRUE(service_->view()->running.empty()) << "the look after the last step";
+}
+
 }  // namespace
 }  // namespace ps::server

@@ -6,13 +6,16 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "server/page_files.h"
 #include "text/utf8.h"
 
 namespace ps::server {
 namespace {
 
-// Open to everybody: a load balancer has no key.
-bool is_public(const HttpRequest& request) { return request.path == "/health"; }
+// Open to everybody: a load balancer has no key, and a browser that loads the page has none yet.
+bool is_public(const HttpRequest& request) {
+  return request.path == "/health" || find_page_file(request.path) != nullptr;
+}
 
 std::string quoted(std::string_view text) {
   std::string out;

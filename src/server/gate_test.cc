@@ -76,6 +76,9 @@ TEST_F(GateTest, AsksForTheKey) {
   EXPECT_EQ(ask("GET", "/t", {{"authorization", "bearer  secret"}}).status, 200);
   EXPECT_EQ(ask("GET", "/t", {{"x-api-key", "secret"}}).status, 200);
   EXPECT_EQ(ask("GET", "/health").status, 200);
+  EXPECT_EQ(ask("GET", "/").status, 404) << "the page is for everybody, where there is one";
+  EXPECT_EQ(ask("GET", "/page/page.js").status, 404);
+  EXPECT_EQ(ask("GET", "/page/other").status, 401);
 }
 
 TEST_F(GateTest, HasNoCorsUnlessAsked) {

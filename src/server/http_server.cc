@@ -212,10 +212,11 @@ void HttpServer::Exchange::reply(HttpReply reply) {
   const auto connection = connection_.lock();
   if (is_done_ || is_stream_ || connection == nullptr) return;
   status_ = reply.status;
-  std::string text = head(*connection, reply.status, reply.status == 204 ? "" : reply.content_type, reply.headers);
-  if (reply.status != 204) text += fmt::format("Content-Length: {}\r\n", reply.body.size());
+  const bool is_bare = reply.status == 204 || reply.status == 304;  // has no body by definition
+  std::string text = head(*connection, reply.status, is_bare ? "" : reply.content_type, reply.headers);
+  if (!is_bare) text += fmt::format("Content-Length: {}\r\n", reply.body.size());
   text += "\r\n";
-  const bool has_body = request_->method != "HEAD" && reply.status != 204;
+  const bool has_body = request_->method != "HEAD" && !is_bare;
   sent_bytes_ = has_body ? std::ssize(reply.body) : 0;
   connection->queue(text, has_body ? std::string_view(reply.body) : std::string_view());
   finish(*connection, keeps_alive(*connection));

@@ -8,6 +8,7 @@
 #include "server/chat_api.h"
 #include "server/completions.h"
 #include "server/models_api.h"
+#include "server/page_api.h"
 #include "server/tokens_api.h"
 #include "server/worker_pool.h"
 
@@ -73,6 +74,8 @@ Result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Eng
   add_tokens_routes(router, *parts->context);
   add_completions_route(router, *parts->context);
   add_chat_routes(router, *parts->chat);
+  add_page_routes(router);
+  add_engine_route(router, *parts->context);
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -163,6 +164,15 @@ class ScriptedEngine final : public EnginePort {
     counters.scheduler.running = std::ssize(sequences_);
     return counters;
   }
+  [[nodiscard]] engine::EngineView look() const override {
+    ++looks;
+    engine::EngineView view;
+    for (const auto& [id, sequence] : sequences_) {
+      view.running.push_back({.id = engine::SequenceId{id}, .answer_tokens = static_cast<int64_t>(sequence.said)});
+    }
+    return view;
+  }
+  mutable std::atomic<int> looks = 0;
 
  private:
   struct Sequence {

@@ -129,7 +129,7 @@ class Client {
     reply.head = read_until("\r\n\r\n");
     if (reply.head.empty()) return reply;
     const int status = std::atoi(reply.head.c_str() + sizeof("HTTP/1.1"));
-    if (!has_body || status == 204 || status == 100) {
+    if (!has_body || status == 204 || status == 304 || status == 100) {
       reply.status = status;
       return reply;
     }
