@@ -144,8 +144,8 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
 inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
                        uint16_t* out) {
   const DecodeTables& tables = decode_tables();
-  // Of a byte in 32 bits, word 2p gets bits 0-7 and word 2p + 1 bits 4-11: the low and the high nibble in the lowest four
-  // bits; bit 4 picks equal halves of the table.
+  // Of a byte in 32 bits, word 2p gets bits 0-7 and word 2p + 1 bits 4-11: the low and the high nibble in the lowest
+  // four bits; bit 4 picks equal halves of the table.
   const __m512i nibbles = _mm512_set1_epi64(0x0024002000040000);
   const int64_t blocks = w.columns / kBlock;
   const std::byte* at = w.data + ((first + begin) * w.columns + block * kBlock) / 2;
