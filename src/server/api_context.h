@@ -54,8 +54,8 @@ using ErrorReply = HttpReply (*)(const ApiError& error);
 template <typename Parsed>
 RouteHandler json_route(ApiContext& context, BodyParser<Parsed> parse, BodyHandler<Parsed> then,
                         ErrorReply refuse = error_reply) {
-  return [&context, refuse, parse = std::move(parse), then = std::move(then)](const RoutedRequest& request,
-                                                                              std::shared_ptr<Responder> responder) {
+  return [&context, refuse, parse = std::move(parse), then = std::move(then)](
+             const RoutedRequest& request, const std::shared_ptr<Responder>& responder) {
     if (const auto error = check_json_request(*request.http)) return responder->reply(refuse(*error));
     const auto text = std::make_shared<std::string>(std::move(request.http->body));
     context.workers.post([&context, refuse, parse, then, text, responder] {
