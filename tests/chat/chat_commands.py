@@ -113,11 +113,12 @@ def test_cached_tokens_grow_with_the_conversation():
 
 
 def test_sampling_repeats_with_its_seed():
-    runs = [pipe("Tell me about light.\n", "--model", MODEL, "--think", "off", "--max-tokens", "30", "--temperature", "2", "--top-p", "1",
-                 "--seed", seed)[0]
-            for seed in ("3", "3", "1")]
+    # Nonsense, so that the model is never sure of its answer.
+    lines = "\n/reset\n".join(("qwx vum", "blick ? zor", "Continue: of the and", "7 7 a 7", "( ) ( (")) + "\n"
+    options = ("--model", MODEL, "--think", "off", "--max-tokens", "20", "--temperature", "2", "--top-p", "1", "--seed")
+    runs = [pipe(lines, *options, seed)[0] for seed in ("3", "3", "1", "2")]
     expect(runs[0] == runs[1], f"seed 3 twice: {runs[:2]}")
-    expect(runs[0] != runs[2], f"seeds 3 and 1: {runs[0]}")
+    expect(len(set(runs)) > 1, f"seeds 3, 1 and 2: {runs[0]}")
 
 
 def test_problems_in_a_pipe_end_it():
