@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 Report = dict[str, Any]
 # A PAGE as short as the window: prompts then span several, and warm prompts find most of themselves in the cache.
 COMMON = ["--page-tokens", "128"]
-FULL = {"limit": 32, "lengths": [100, 250, 500, 1000, 2000, 4000], "pair_limit": 4, "pair_lengths": [250, 1000]}
+FULL = {"limit": 64, "lengths": [100, 250, 500, 1000, 2000, 4000], "pair_limit": 8, "pair_lengths": [250, 1000]}
 LONG = [8000, 16000]  # with --long: as slow as all the rest
 QUICK = {"limit": 4, "lengths": [100, 250, 500, 1000], "pair_limit": 2, "pair_lengths": [250, 500]}
 
