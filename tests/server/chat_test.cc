@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/server/chat_fixture.h"
 
 namespace ps::tests {
@@ -289,6 +291,32 @@ TEST(ChatPitfalls, F9ShowsWhereTheTokensWentWhenTheThoughtTakesAll) {
   EXPECT_EQ(answer.finish, "length");
   EXPECT_EQ(text_at(reply, {"usage", "completion_tokens_details", "reasoning_tokens"}), "8");
   EXPECT_THAT(reply.header("X-Pagestate-Warning"), HasSubstr("max_tokens = 8"));
+}
+
+TEST(ChatPitfalls, F11ClientsThatLeaveTakeNothingWithThem) {
+  NanoServer server;
+  std::mt19937 random(11);
+  const std::string end = R"("max_tokens":300,"temperature":1,"messages":[{"role":"user","content":")";
+  for (int i = 0; i < 60; ++i) {
+    const std::string text(random() % 400, 'x');
+    Client client = server.client();
+    if (i % 3 == 0) {
+      client.send(
+          post("/v1/responses", R"({"model":"m","stream":true,"max_output_tokens":300,"input":")" + text + "\"}"));
+    } else {
+      const std::string extra = i % 3 == 1 ? R"("n":3,"ignore_eos":true,)" : "";
+      client.send(post(i % 3 == 1 ? "/v1/chat/completions" : "/v1/messages",
+                       "{\"model\":\"m\",\"stream\":" + std::string(i % 2 == 0 ? "true," : "false,") + extra + end +
+                           text + "\"}]}"));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    if (random() % 2 == 0) client.reset();
+  }
+  EXPECT_TRUE(wait_until([&] { return server.is_at_rest(); }));
+  const Reply reply = server.ask(post("/v1/messages", "{\"model\":\"m\"," + end + "a\"}]}"));
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  const Status integrity = server.stopped_engine().check_integrity();
+  EXPECT_TRUE(integrity.ok()) << integrity.to_string();
 }
 
 TEST(ChatPitfalls, F12RefusesWhatDoesNotFitWithTheNumberThatWould) {
