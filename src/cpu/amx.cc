@@ -263,57 +263,62 @@ void multiply_few(const MultiplyArgs& args) {
   turn_sums(args.tile, size);
 }
 
-// Two groups of rows of x times `count` decoded blocks of K, added to the sums in args.tile.
-inline void multiply_pair(const uint16_t* w, int64_t count, const uint32_t* x0, int64_t size0, const uint32_t* x1,
-                          int64_t size1, float* sums0, float* sums1, bool is_first) {
-  const int64_t bytes0 = size0 * 4;
-  const int64_t bytes1 = size1 * 4;
+// A group of rows of x and its sums for one panel.
+struct RowGroup {
+  const uint32_t* x;
+  int64_t size;
+  float* sums;
+};
+
+// Two groups times `count` decoded blocks of K, added to their sums.
+inline void multiply_pair(const uint16_t* w, int64_t count, const RowGroup& a, const RowGroup& b, bool is_first) {
+  const int64_t bytes_a = a.size * 4;
+  const int64_t bytes_b = b.size * 4;
   if (is_first) {
     zero_tile<0>();
     zero_tile<1>();
     zero_tile<2>();
     zero_tile<3>();
   } else {
-    load_tile<0>(sums0, bytes0);
-    load_tile<2>(sums0 + 16 * size0, bytes0);
-    load_tile<1>(sums1, bytes1);
-    load_tile<3>(sums1 + 16 * size1, bytes1);
+    load_tile<0>(a.sums, bytes_a);
+    load_tile<2>(a.sums + 16 * a.size, bytes_a);
+    load_tile<1>(b.sums, bytes_b);
+    load_tile<3>(b.sums + 16 * b.size, bytes_b);
   }
   for (int64_t block = 0; block < count; ++block) {
     load_tile<4>(w + block * kPanel * kBlock, 64);
-    load_tile<6>(x0 + block * 16 * size0, bytes0);
-    load_tile<7>(x1 + block * 16 * size1, bytes1);
+    load_tile<6>(a.x + block * 16 * a.size, bytes_a);
+    load_tile<7>(b.x + block * 16 * b.size, bytes_b);
     multiply_tiles<0, 4, 6>();
     load_tile<5>(w + block * kPanel * kBlock + 16 * kBlock, 64);
     multiply_tiles<1, 4, 7>();
     multiply_tiles<2, 5, 6>();
     multiply_tiles<3, 5, 7>();
   }
-  store_tile<0>(sums0, bytes0);
-  store_tile<2>(sums0 + 16 * size0, bytes0);
-  store_tile<1>(sums1, bytes1);
-  store_tile<3>(sums1 + 16 * size1, bytes1);
+  store_tile<0>(a.sums, bytes_a);
+  store_tile<2>(a.sums + 16 * a.size, bytes_a);
+  store_tile<1>(b.sums, bytes_b);
+  store_tile<3>(b.sums + 16 * b.size, bytes_b);
 }
 
-inline void multiply_single(const uint16_t* w, int64_t count, const uint32_t* x, int64_t size, float* sums,
-                            bool is_first) {
-  const int64_t bytes = size * 4;
+inline void multiply_single(const uint16_t* w, int64_t count, const RowGroup& group, bool is_first) {
+  const int64_t bytes = group.size * 4;
   if (is_first) {
     zero_tile<0>();
     zero_tile<2>();
   } else {
-    load_tile<0>(sums, bytes);
-    load_tile<2>(sums + 16 * size, bytes);
+    load_tile<0>(group.sums, bytes);
+    load_tile<2>(group.sums + 16 * group.size, bytes);
   }
   for (int64_t block = 0; block < count; ++block) {
-    load_tile<6>(x + block * 16 * size, bytes);
+    load_tile<6>(group.x + block * 16 * group.size, bytes);
     load_tile<4>(w + block * kPanel * kBlock, 64);
     multiply_tiles<0, 4, 6>();
     load_tile<5>(w + block * kPanel * kBlock + 16 * kBlock, 64);
     multiply_tiles<2, 5, 6>();
   }
-  store_tile<0>(sums, bytes);
-  store_tile<2>(sums + 16 * size, bytes);
+  store_tile<0>(group.sums, bytes);
+  store_tile<2>(group.sums + 16 * group.size, bytes);
 }
 
 constexpr int64_t kDecodedPanel = kChunk * kPanel * kBlock;  // values
@@ -343,15 +348,15 @@ void multiply_many(const MultiplyArgs& args) {
       const uint32_t* x0 = group_block(packed, columns, group, kGroup, first);
       const uint32_t* x1 = group_block(packed, columns, group + 1, size1, first);
       for (int64_t p = 0; p < args.panels; ++p) {
-        multiply_pair(decoded + p * kDecodedPanel, count, x0, kGroup, x1, size1, sums_of(p, group),
-                      sums_of(p, group + 1), first == 0);
+        multiply_pair(decoded + p * kDecodedPanel, count, {x0, kGroup, sums_of(p, group)},
+                      {x1, size1, sums_of(p, group + 1)}, first == 0);
       }
     }
     if (groups % 2 == 0) continue;
     if (last_size != kGroup) configure(last_size, last_size);
     const uint32_t* x = group_block(packed, columns, groups - 1, last_size, first);
     for (int64_t p = 0; p < args.panels; ++p) {
-      multiply_single(decoded + p * kDecodedPanel, count, x, last_size, sums_of(p, groups - 1), first == 0);
+      multiply_single(decoded + p * kDecodedPanel, count, {x, last_size, sums_of(p, groups - 1)}, first == 0);
     }
   }
   for (int64_t p = 0; p < args.panels; ++p) {

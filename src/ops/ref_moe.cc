@@ -75,16 +75,27 @@ void activate(const MoeArgs& args, const Expert& expert, float g, float* gate, c
   std::fill(gate + size, gate + padded(size), 0.0f);
 }
 
-// Adds the expert's output to total for `count` rows of x: rows[i] with weight weights[i], or, without rows, row first
-// + i with weight 1. REQUIRES: count <= kChunkRows.
-void add_expert(const MoeArgs& args, const Expert& expert, const ConstActivations& x, int64_t first, int64_t count,
-                const int32_t* rows, const float* weights, const ExpertScratch& scratch, Exec& exec) {
+// Rows of x that one expert serves: rows[i] with weight weights[i], or, without rows, row first + i with weight 1.
+struct ServedRows {
+  const ConstActivations& x;
+  int64_t count = 0;  // at most kChunkRows
+  int64_t first = 0;
+  const int32_t* rows = nullptr;
+  const float* weights = nullptr;
+
+  [[nodiscard]] int64_t row(int64_t i) const noexcept { return rows != nullptr ? int64_t{rows[i]} : first + i; }
+  [[nodiscard]] float weight(int64_t i) const noexcept { return weights != nullptr ? weights[i] : 1.0f; }
+};
+
+// Adds the expert's output for these rows to total.
+void add_expert(const MoeArgs& args, const Expert& expert, const ServedRows& served, const ExpertScratch& scratch,
+                Exec& exec) {
   const int64_t dim = args.y.columns;
   const int64_t inputs = padded(dim);
   const int64_t inner = padded(expert.w1.rows);
-  const auto row_of = [&](int64_t i) { return rows != nullptr ? int64_t{rows[i]} : first + i; };
+  const int64_t count = served.count;
   exec.pool.parallel_for(count, 8, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) load_padded_row(x, row_of(i), scratch.x + i * inputs);
+    for (int64_t i = begin; i < end; ++i) load_padded_row(served.x, served.row(i), scratch.x + i * inputs);
   });
   multiply(scratch.x, count, expert.w1, scratch.panels, exec,
            [&](int64_t i, int64_t n, float dot) { scratch.gate[i * inner + n] = dot; });
@@ -92,11 +103,12 @@ void add_expert(const MoeArgs& args, const Expert& expert, const ConstActivation
            [&](int64_t i, int64_t n, float dot) { scratch.up[i * inner + n] = dot; });
   exec.pool.parallel_for(count, 8, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      activate(args, expert, weights != nullptr ? weights[i] : 1.0f, scratch.gate + i * inner, scratch.up + i * inner);
+      activate(args, expert, served.weight(i), scratch.gate + i * inner, scratch.up + i * inner);
     }
   });
-  multiply(scratch.gate, count, expert.w2, scratch.panels, exec,
-           [&](int64_t i, int64_t n, float dot) { scratch.total[row_of(i) * dim + n] += round_to(args.y.dtype, dot); });
+  multiply(scratch.gate, count, expert.w2, scratch.panels, exec, [&](int64_t i, int64_t n, float dot) {
+    scratch.total[served.row(i) * dim + n] += round_to(args.y.dtype, dot);
+  });
 }
 
 }  // namespace
@@ -142,13 +154,16 @@ void moe(const MoeArgs& args, Exec& exec) {
   // One expert after the other, the shared one last: every row sums its experts in ascending id.
   for (int32_t e = 0; e < args.expert_count; ++e) {
     for (int64_t first = assignment.start[e]; first < assignment.start[e + 1]; first += kChunkRows) {
-      add_expert(args, args.experts[e], args.x, 0, std::min(kChunkRows, assignment.start[e + 1] - first),
-                 assignment.row + first, assignment.weight + first, scratch, exec);
+      const ServedRows served{.x = args.x,
+                              .count = std::min(kChunkRows, assignment.start[e + 1] - first),
+                              .rows = assignment.row + first,
+                              .weights = assignment.weight + first};
+      add_expert(args, args.experts[e], served, scratch, exec);
     }
   }
   for (int64_t first = 0; first < tokens; first += kChunkRows) {
-    add_expert(args, args.shared, args.x_shared, first, std::min(kChunkRows, tokens - first), nullptr, nullptr, scratch,
-               exec);
+    const ServedRows served{.x = args.x_shared, .count = std::min(kChunkRows, tokens - first), .first = first};
+    add_expert(args, args.shared, served, scratch, exec);
   }
   exec.pool.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) store_values(args.y, t, 0, dim, scratch.total + t * dim);
