@@ -250,8 +250,13 @@ TEST(JsonWriter, RewritesTextAsPythonsLoadsAndDumps) {
   for (const JsonValue& golden : vectors.find("rewritten")->items()) {
     const JsonValue value = parsed(golden.items()[0].text());
     EXPECT_EQ(written(value), golden.items()[1].text());
+    if (golden.items()[2].kind() == JsonValue::Kind::kNull) continue;  // Python's text would be no JSON
     EXPECT_EQ(written(value, JsonWriter::Style::kCompact), golden.items()[2].text());
   }
+}
+
+TEST(JsonWriter, CompactTextStaysJsonWhereNumbersOverflow) {
+  EXPECT_EQ(written(parsed("[1.0, 1e400,-1e400]"), JsonWriter::Style::kCompact), "[1.0,1e400,-1e400]");
 }
 
 TEST(JsonWriter, PlacesCommasInNestedValues) {

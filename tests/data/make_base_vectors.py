@@ -33,8 +33,15 @@ def rewritten() -> list:
     texts = ['{"a":1,"b":[true,false,null]}', '[]', '{}', '[[],{}]', '{"a":1,"b":2,"a":3}', '"\\u00e9\\ud83d\\ude00\\/"',
              '[1.0,1e5,1E-5,0.00001,1e400,-1e400,1e-400,-0,-0.0,12345678901234567890123]', '"\\u0000\\u001f\\u007f"',
              '"a\\"b\\\\c\\n\\r\\t\\b\\f"', ' \t\r\n[ 1 , 2 ] \n', '{"":{"":""}}', '[0.1,100.0,1e16,1.5e-07]']
-    return [[text, json.dumps(json.loads(text), ensure_ascii=False),
-             json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))] for text in texts]
+    return [[text, json.dumps(json.loads(text), ensure_ascii=False), compact(text)] for text in texts]
+
+
+def compact(text: str) -> str | None:
+    """None where Python's text is no JSON: Infinity."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return None
 
 
 def integers() -> list:
