@@ -116,6 +116,10 @@ Status evaluate(Options options) {
   }
   PS_TRY(eval::Suite suite, eval::read_suite(options.suite).with("--suite"));
   PS_RETURN_IF_ERROR(eval::select(suite, options.selection));
+  const auto is_needle = [](const eval::AnswerCase& answer) { return answer.needle_tokens > 0; };
+  if (!options.svg.empty() && std::none_of(suite.answers.begin(), suite.answers.end(), is_needle)) {
+    return Status::invalid("--svg: the selection has no needle cases to draw");
+  }
   PS_TRY(const auto bench, open_bench(options, suite));
   print_head(bench->head, suite);
   std::fflush(stdout);
@@ -140,7 +144,6 @@ Status evaluate(Options options) {
   fmt::print("\n{:.1f} s, {} prompt rows, {} answer tokens\n", outcomes.seconds, counters.prompt_rows,
              counters.answer_tokens);
   if (!options.svg.empty()) {
-    if (summary.needles.empty()) return Status::invalid("--svg: the selection has no needle cases to draw");
     PS_RETURN_IF_ERROR(
         write_file(options.svg, eval::heat_map_svg(summary.needles, "Needle recall: " + model_name(options.model))));
   }

@@ -175,7 +175,7 @@ void declare_http(CLI::App& command, Options& options) {
       ->capture_default_str();
   http.port = 8000;
   command.add_option("--port", http.port, "0: any free one")->capture_default_str();
-  command.add_option("--api-key", options.server.gate.api_key, "Asked of every request but /health")
+  command.add_option("--api-key", options.server.gate.api_key, "Asked of all requests but /health and the page")
       ->envname("PAGESTATE_API_KEY");
   command.add_option("--cors-origin", options.server.gate.cors_origin,
                      "Browsers of this origin may call: https://example.org, or *; default: none");

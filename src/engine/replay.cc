@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/macros.h"
+
 namespace ps::engine {
 
 int32_t prefill_start(const ReplayRules& rules, Resume how, int32_t prompt, int32_t resume, bool finishes) noexcept {
@@ -16,6 +18,7 @@ int32_t prefill_start(const ReplayRules& rules, Resume how, int32_t prompt, int3
 }
 
 PrefillRows prefill_rows(const ReplayRules& rules, Resume how, int32_t prompt, int32_t resume, int32_t end) noexcept {
+  PS_DCHECK(resume < end && end <= prompt, resume, end, prompt);  // a chunk never ends among rows that are replayed
   const bool finishes = end == prompt;
   PrefillRows rows;
   rows.start = prefill_start(rules, how, prompt, resume, finishes);

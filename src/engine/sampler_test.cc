@@ -21,6 +21,10 @@ TEST(Sampler, NeverPicksMaskedOrNan) {
   const std::vector<float> logits = {std::numeric_limits<float>::quiet_NaN(), 9, 8, -50};
   EXPECT_EQ(sampler.sample(logits, {}, {.position = 0}), 3);
   EXPECT_EQ(sampler.sample(logits, {.temperature = 1}, {.position = 5}), 3);
+  // Pitfall 34 of the prompt: no bias makes a masked id legal.
+  SamplingOptions biased;
+  biased.logit_bias = {{1, 100.0f}, {2, 100.0f}};
+  EXPECT_EQ(sampler.sample(logits, biased, {.position = 0}), 3);
 }
 
 TEST(Sampler, EqualSeedAndPositionGiveEqualDraws) {

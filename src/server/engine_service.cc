@@ -61,7 +61,7 @@ std::optional<ApiError> EngineService::submit(std::vector<engine::Request> reque
                                               std::shared_ptr<SubmissionSink> sink, SubmissionId& id) {
   if (is_faulted_) return ApiError::unavailable("the engine failed: " + fault(), "engine_failed");
   for (const engine::Request& request : requests) {
-    if (const Status status = engine_.check(request); !status.ok()) return from_status(status, "prompt");
+    if (const Status status = engine_.check(request); !status.ok()) return from_status(status);
   }
   const auto count = std::ssize(requests);
   const int64_t room = options_.max_sequences + options_.max_queue;

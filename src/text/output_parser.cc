@@ -420,14 +420,14 @@ class OutputParser::Machine {
 
   void return_unparsed() {
     if (calls_ > 0) return;
-    std::string_view text;
+    std::string text;
     if (in_block_) {
       const bool prompt_opened = options_.start == ParserStart::kToolCalls;
-      text = std::string_view(tool_block_).substr(prompt_opened ? markup::kCallsOpening.size() : lead_newlines_);
+      text = prose_ + tool_block_.substr(prompt_opened ? markup::kCallsOpening.size() : lead_newlines_);
     } else if (state_ == State::kJsonContent) {
       text = prose_;
     }
-    if (!text.empty()) events_->push_back({Kind::kContent, std::string(text), -1, -1});
+    if (!text.empty()) events_->push_back({Kind::kContent, std::move(text), -1, -1});
   }
 
   ParserOptions options_;

@@ -223,9 +223,22 @@ TEST(OutputParserPitfalls, ProseInsteadOfJsonComesBackAsContent) {
   const ParserOptions options{.is_json_mode = true};
   EXPECT_EQ(parse_at_every_cut(options, "I cannot do that.").content, " I cannot do that.");
   EXPECT_EQ(parse_at_every_cut(options, "Here: {\"a\": 1}").content, " {\"a\": 1}");
+  // Also where a block without a call follows.
+  ParserOptions with_tools = options;
+  with_tools.parses_tool_calls = true;
+  EXPECT_EQ(parse_at_every_cut(with_tools, "I cannot.\n\n<｜DSML｜ calls>\noops").content,
+            " I cannot.\n\n<｜DSML｜ calls>\noops");
 }
 
-// Pitfalls F4, 28.
+// Pitfall 28: bars that a gateway doubled are no markup of the model's; they are shown whole, never half parsed.
+TEST(OutputParserPitfalls, DoubledBarsAreText) {
+  const std::string text = "<｜｜DSML｜｜ calls>\n<｜｜DSML｜｜ invoke name=\"f\">";
+  const Parsed parsed = parse_at_every_cut(content_with_tools(), text);
+  EXPECT_EQ(parsed.content, text);
+  EXPECT_TRUE(parsed.calls.empty());
+}
+
+// Pitfall F4.
 TEST(OutputParserPitfalls, TagsWithAndWithoutSpaceAreRead) {
   std::string text = block_with("x");
   const Parsed spaced = parse_at_every_cut(content_with_tools(), text);

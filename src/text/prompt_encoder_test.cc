@@ -145,6 +145,7 @@ TEST(PromptEncoder, GivesEveryCaseOfTheRecipe) {
     }
     ASSERT_TRUE(prompt.ok()) << prompt.status().to_string();
     EXPECT_EQ(prompt.value().text, item.find("prompt")->text());
+    // Pitfall 19: the parser starts where the prompt left off.
     EXPECT_EQ(parser_start_name(prompt.value().parser.start), item.find("parser_start")->text());
     EXPECT_EQ(prompt.value().parser.parses_tool_calls, item.find("parse_tool_calls")->boolean());
     EXPECT_EQ(prompt.value().parser.is_json_mode, item.find("json_output")->boolean());

@@ -25,6 +25,7 @@ std::shared_ptr<const Tokenizer> with_short_image_token() {
   return Tokenizer::parse(json).value();
 }
 
+// Pitfall 32 of the prompt: the file as it is.
 TEST(Tokenizer, GivesTheReleasedIds) {
   const auto variant = with_short_image_token();
   const JsonValue file = test::read_json("tokenizer_cases.json");
@@ -70,6 +71,7 @@ TEST(Tokenizer, CarriesTheReleasedTokenTable) {
   EXPECT_TRUE(tokenizer.is_special(tokenizer.find_added("<|EOT|>").value()));
 }
 
+// Pitfall 34 of the prompt.
 TEST(Tokenizer, MasksTheMultimodalSlots) {
   Ids expected;
   for (TokenId id = 128847; id <= 129270; ++id) expected.push_back(id);
