@@ -35,8 +35,8 @@ Status check(const SamplingOptions& options) {
   if (!(options.top_p > 0 && options.top_p <= 1)) return refuse("top-p", options.top_p, "above 0, at most 1");
   if (options.top_k < 0) return refuse("top-k", options.top_k, "0 (all) or more");
   if (!(options.min_p >= 0 && options.min_p <= 1)) return refuse("min-p", options.min_p, "0 to 1");
-  if (!(options.repetition_penalty > 0 && options.repetition_penalty <= 10)) {
-    return refuse("repetition-penalty", options.repetition_penalty, "above 0, at most 10");
+  if (!(options.repetition_penalty >= 0.01 && options.repetition_penalty <= 10)) {
+    return refuse("repetition-penalty", options.repetition_penalty, "0.01 to 10");
   }
   if (!(std::fabs(options.presence_penalty) <= 2))
     return refuse("presence-penalty", options.presence_penalty, "-2 to 2");

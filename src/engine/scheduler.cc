@@ -154,6 +154,10 @@ bool Scheduler::admit(Sequence& sequence) {
   int64_t matched = 0;
   if (may_hit(sequence)) matched = pages_.match(sequence.tokens, sequence.length() - 1, hits_);
   if (images_ != nullptr) hits_.resize(static_cast<size_t>(images_->restorable_pages(hits_)));
+  // A hit whose windows are rebuilt is not exact. Who was preempted gets no other hit than before, or the answer would
+  // depend on it.
+  const auto first_hit = static_cast<size_t>(sequence.cached_tokens / options_.replay.page_tokens);
+  if (images_ == nullptr && sequence.was_admitted && hits_.size() > first_hit) hits_.resize(first_hit);
   if (admit_with_hits(sequence, matched)) return true;
   // An image that stays pinned beside its own request may leave too few PAGEs for ever: with nobody to wait for,
   // compute anew.
@@ -166,6 +170,7 @@ bool Scheduler::admit_with_hits(Sequence& sequence, int64_t matched) {
   const int64_t page_tokens = options_.replay.page_tokens;
   const int64_t hit = std::ssize(hits_) * page_tokens;
   const Resume how = hit > 0 && images_ == nullptr ? Resume::kFreshSlot : Resume::kContinue;
+  sequence.admitted_at = hit;
   sequence.image_boundary = images_ != nullptr && matched > hit ? matched : 0;
   const int64_t end = chunk_end(sequence, hit, how);
   if (end <= hit) return false;
@@ -201,7 +206,8 @@ bool Scheduler::admit_with_hits(Sequence& sequence, int64_t matched) {
 void Scheduler::add_prefill(Sequence& sequence, int64_t end) {
   ScheduledRows scheduled;
   scheduled.sequence = &sequence;
-  scheduled.rows = prefill_rows(rules_for(sequence), sequence.resume, static_cast<int32_t>(sequence.target),
+  scheduled.rows = prefill_rows(rules_for(sequence, sequence.computed), sequence.resume,
+                                static_cast<int32_t>(sequence.leg_end(sequence.computed)),
                                 static_cast<int32_t>(sequence.computed), static_cast<int32_t>(end));
   scheduled.samples = end == sequence.target;
   step_.push_back(scheduled);
@@ -209,21 +215,28 @@ void Scheduler::add_prefill(Sequence& sequence, int64_t end) {
 }
 
 int64_t Scheduler::chunk_end(const Sequence& sequence, int64_t resume, Resume how) const {
-  const ReplayRules rules = rules_for(sequence);
+  const ReplayRules rules = rules_for(sequence, resume);
+  const int64_t leg = sequence.leg_end(resume);
   const auto start_for = [&](bool finishes) {
-    return prefill_start(rules, how, static_cast<int32_t>(sequence.length()), static_cast<int32_t>(resume), finishes);
+    return prefill_start(rules, how, static_cast<int32_t>(leg), static_cast<int32_t>(resume), finishes);
   };
   const int64_t cap =
       options_.long_prefill_tokens > 0 ? options_.long_prefill_tokens : std::numeric_limits<int32_t>::max();
   // The cap counts from the resume position, the budget from where the forward really starts.
-  int64_t end = std::min(resume + cap, sequence.length());
+  int64_t end = std::min(resume + cap, leg);
   if (images_ != nullptr) end = std::min(end, next_image_boundary(sequence, resume));
-  if (end == sequence.length()) {
+  // Decoder replay: the forward that finishes a prompt brings a whole window of its own rows, so that what it cuts
+  // depends on the prompt alone and not on who took the budget. Images want other cuts, and a hit may lie behind this
+  // one.
+  const int64_t page_tokens = rules.page_tokens;
+  const bool keeps_tail = rules.decoder_replay && images_ == nullptr;
+  const int64_t last_cut = keeps_tail ? std::max<int64_t>(0, leg - rules.window) / page_tokens * page_tokens : leg;
+  if (last_cut <= resume) end = leg;
+  if (end == leg) {
     if (end - start_for(true) <= budget_) return end;
     --end;  // it will not finish: a middle chunk under the rules below
   }
-  end = std::min(end, start_for(false) + budget_);
-  const int64_t page_tokens = rules.page_tokens;
+  end = std::min({end, last_cut, start_for(false) + budget_});
   return std::max(end / page_tokens * page_tokens, resume);
 }
 
@@ -238,10 +251,11 @@ int64_t Scheduler::next_image_boundary(const Sequence& sequence, int64_t resume)
   return next;
 }
 
-// Prompt log-probabilities need every row's logits, so such a request runs the decoder on all of them.
-ReplayRules Scheduler::rules_for(const Sequence& sequence) const noexcept {
+// Prompt log-probabilities need every row's logits, so such a request runs the decoder on all of them. So do answer
+// rows that are computed again.
+ReplayRules Scheduler::rules_for(const Sequence& sequence, int64_t position) const noexcept {
   ReplayRules rules = options_.replay;
-  if (sequence.request.prompt_logprobs) rules.decoder_replay = false;
+  if (sequence.request.prompt_logprobs || sequence.is_second_leg(position)) rules.decoder_replay = false;
   return rules;
 }
 

@@ -97,7 +97,7 @@ class Scheduler {
   // nothing fits.
   [[nodiscard]] int64_t chunk_end(const Sequence& sequence, int64_t resume, Resume how) const;
   [[nodiscard]] int64_t next_image_boundary(const Sequence& sequence, int64_t resume) const;
-  [[nodiscard]] ReplayRules rules_for(const Sequence& sequence) const noexcept;
+  [[nodiscard]] ReplayRules rules_for(const Sequence& sequence, int64_t position) const noexcept;
   [[nodiscard]] bool take_pages(Sequence& sequence, int64_t count);
   void release(Sequence& sequence);
   void preempt(Sequence& sequence);

@@ -28,6 +28,7 @@ struct Sequence {
   // answer so far included); behind it one token a step.
   int64_t computed = 0;
   int64_t target = 0;
+  int64_t admitted_at = 0;  // the hit of the latest admission
   Resume resume = Resume::kContinue;
 
   std::vector<cache::PageId> pages;
@@ -48,6 +49,15 @@ struct Sequence {
   [[nodiscard]] int64_t length() const noexcept { return static_cast<int64_t>(tokens.size()); }
   [[nodiscard]] int64_t answer_tokens() const noexcept { return length() - prompt_tokens; }
   [[nodiscard]] bool is_prefilling() const noexcept { return computed < target; }
+  // What is fed as a prompt is fed in two legs: the request's own prompt, whose end decides which decoder windows are
+  // cut, and the answer that a preemption took, whose rows saw whole windows. Then a recomputed sequence has the bits
+  // of one that was left alone. A hit behind the prompt leaves one leg: the windows are rebuilt there.
+  [[nodiscard]] int64_t leg_end(int64_t position) const noexcept {
+    return admitted_at < prompt_tokens && position < prompt_tokens ? prompt_tokens : length();
+  }
+  [[nodiscard]] bool is_second_leg(int64_t position) const noexcept {
+    return admitted_at < prompt_tokens && position >= prompt_tokens;
+  }
 };
 
 }  // namespace ps::engine

@@ -128,7 +128,9 @@ Status check_sampling(const JsonFields& fields, SamplingFields& sampling) {
   PS_RETURN_IF_ERROR(limit(
       sampling.top_k, [](int64_t value) { return value >= 0 && value <= INT32_MAX; }, "top_k must be in [0, 2^31)"));
   PS_RETURN_IF_ERROR(limit(sampling.min_p, is_share, "min_p must be in [0, 1]"));
-  PS_RETURN_IF_ERROR(limit(sampling.repetition_penalty, is_positive, "repetition_penalty must be greater than 0"));
+  PS_RETURN_IF_ERROR(limit(
+      sampling.repetition_penalty, [](double value) { return value >= 0.01 && value <= 10; },
+      "repetition_penalty must be in [0.01, 10]"));
   PS_RETURN_IF_ERROR(read_logit_bias(fields, sampling.logit_bias));
   return read_top_logprobs(fields, sampling);
 }

@@ -27,7 +27,7 @@ struct SamplingFields {
   std::optional<int64_t> seed;               // 0 .. 2^63 - 1
   std::optional<int64_t> top_k;              // >= 0; 0 = all; an extension, as are min_p and repetition_penalty
   std::optional<double> min_p;               // 0..1
-  std::optional<double> repetition_penalty;  // > 0
+  std::optional<double> repetition_penalty;  // 0.01..10
   double frequency_penalty = 0;              // -2..2
   double presence_penalty = 0;               // -2..2
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, -100..100

@@ -269,20 +269,38 @@ TEST(ScheduleProperty, ReplayEqualsADenseReferenceWithTheSameCuts) {
   EXPECT_GT(seen.rebuilds, 0);
 }
 
-// Decoder replay truncates windows as a function of the prompt alone when a prompt runs in one forward: company, PAGE
-// order and cancellations still change nothing.
+// Decoder replay cuts windows as a function of the prompt alone: company, chunks, PAGE order, cancellations and
+// preemptions still change nothing.
 TEST(ScheduleProperty, DecoderReplayIsAFunctionOfThePrompt) {
   for (int seed = 0; seed < schedule_count() / 3; ++seed) {
     Schedule schedule = draw_schedule(static_cast<uint64_t>(seed) + 1'000'000);
     schedule.options.decoder_replay = true;
     schedule.options.prefix_cache = false;
-    schedule.options.long_prefill_tokens = 0;
-    schedule.options.token_budget = 4096;
-    schedule.options.pages = 200;
-    schedule.preempt_at_steps.clear();
     const std::string failure = run(schedule, {}, nullptr);
     ASSERT_EQ(failure, "") << "seed " << seed << "; smallest failing set:"
                            << shrink(schedule, [&](const auto& out) { return !run(schedule, out, nullptr).empty(); });
+  }
+}
+
+// With replay as it is by default, prefix cache included: whoever shares no prefix gets the bits of a solo run, although
+// preempted sequences find their own PAGEs published.
+TEST(ScheduleProperty, PreemptionChangesNothingUnderReplay) {
+  for (int seed = 0; seed < schedule_count() / 3; ++seed) {
+    Schedule schedule = draw_schedule(static_cast<uint64_t>(seed) + 3'000'000);
+    schedule.options.encoder_replay = true;
+    schedule.options.decoder_replay = true;
+    schedule.options.prefix_cache = true;
+    with_pages_of_a_window(schedule.options);
+    for (size_t i = 0; i < schedule.arrivals.size(); ++i) {
+      Arrival& arrival = schedule.arrivals[i];
+      arrival.prompt_key = 1'000'000 + seed * 16 + static_cast<int>(i);
+      const auto length = static_cast<int64_t>(arrival.request.prompt.size());
+      arrival.request.prompt = random_prompt(static_cast<uint64_t>(arrival.prompt_key), length);
+      arrival.request.max_tokens = 15;
+    }
+    schedule.preempt_at_steps = {4, 9, 12, 17, 21};
+    const std::string failure = run(schedule, {}, nullptr);
+    ASSERT_EQ(failure, "") << "seed " << seed;
   }
 }
 
