@@ -176,6 +176,7 @@ void declare_http(CLI::App& command, Options& options) {
   http.port = 8000;
   command.add_option("--port", http.port, "0: any free one")->capture_default_str();
   command.add_option("--api-key", options.server.gate.api_key, "Asked of all requests but /health and the page")
+      ->check([](const std::string& key) { return key.empty() ? std::string("the key is empty") : std::string(); })
       ->envname("PAGESTATE_API_KEY");
   command.add_option("--cors-origin", options.server.gate.cors_origin,
                      "Browsers of this origin may call: https://example.org, or *; default: none");
@@ -191,6 +192,7 @@ void declare_http(CLI::App& command, Options& options) {
   command.add_option("--max-queue", options.server.service.max_queue, "Sequences that wait beside those that run")
       ->capture_default_str();
   command.add_option("--watchdog-seconds", options.server.service.watchdog_seconds, "A longer step makes /health fail")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_option("--drain-seconds", options.drain_seconds, "For running requests after SIGTERM or SIGINT")
       ->capture_default_str();

@@ -52,16 +52,17 @@ void read_stops(RequestFields& fields, SamplingFields& out) {
   }
 }
 
-void read_stop_ids(RequestFields& fields, SamplingFields& out) {
+void read_stop_ids(RequestFields& fields, int32_t vocabulary, SamplingFields& out) {
   const JsonValue* value = fields.find("stop_token_ids");
   if (value == nullptr) return;
   const auto refuse = [&] {
-    fields.fail(ApiError::invalid("stop_token_ids must be an array of token ids", "stop_token_ids"));
+    fields.fail(ApiError::invalid(fmt::format("stop_token_ids must be an array of token ids, 0 to {}", vocabulary - 1),
+                                  "stop_token_ids"));
   };
   if (!value->is_array()) return refuse();
   for (const JsonValue& item : value->items()) {
     const auto id = item.is_number() ? item.integer() : Result<int64_t>(Status::invalid("no number"));
-    if (!id.ok() || id.value() < 0 || id.value() > std::numeric_limits<int32_t>::max()) return refuse();
+    if (!id.ok() || id.value() < 0 || id.value() >= vocabulary) return refuse();
     out.stop_ids.push_back(static_cast<int32_t>(id.value()));
   }
 }
@@ -122,7 +123,7 @@ SamplingFields read_sampling(RequestFields& fields, int32_t vocabulary) {
       static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", 0, -1, std::numeric_limits<int32_t>::max())));
   sampling.min_p = fields.real("min_p", 0, 0, 1);
   sampling.repetition_penalty = fields.real("repetition_penalty", 1, 0.01, 10);
-  read_stop_ids(fields, out);
+  read_stop_ids(fields, vocabulary, out);
   out.ignore_eos = fields.boolean("ignore_eos", false);
   if (!fields.error()) {
     if (const Status status = engine::check(sampling); !status.ok()) fields.fail(from_status(status));

@@ -24,7 +24,7 @@ struct SamplingFields {
 inline constexpr size_t kMaxStops = 16;
 
 // Penalties, temperature, top_p, seed, then stop and stream_options, then what goes beyond OpenAI's: top_k, min_p,
-// repetition_penalty, stop_token_ids, ignore_eos. `vocabulary`: ids below it are legal in logit_bias.
+// repetition_penalty, stop_token_ids, ignore_eos. `vocabulary`: ids below it are legal.
 [[nodiscard]] SamplingFields read_sampling(RequestFields& fields, int32_t vocabulary);
 
 // The seed of one of several sequences of a request: the request's own counted on, or a random one.
