@@ -282,8 +282,8 @@ TEST(ScheduleProperty, DecoderReplayIsAFunctionOfThePrompt) {
   }
 }
 
-// With replay as it is by default, prefix cache included: whoever shares no prefix gets the bits of a solo run, although
-// preempted sequences find their own PAGEs published.
+// With replay as it is by default, prefix cache included: whoever shares no prefix gets the bits of a solo run,
+// although preempted sequences find their own PAGEs published.
 TEST(ScheduleProperty, PreemptionChangesNothingUnderReplay) {
   for (int seed = 0; seed < schedule_count() / 3; ++seed) {
     Schedule schedule = draw_schedule(static_cast<uint64_t>(seed) + 3'000'000);
