@@ -42,9 +42,10 @@ lint: packages ## layering, sizes, words, clang-format, clang-tidy
 	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
 	tools/lint.sh build/release
 
-# The modules that read outside bytes or do arithmetic on addresses; the rest runs under the sanitizers on demand:
+# The modules that read outside bytes or do arithmetic on addresses, and the engine with its invariants checked after every
+# step; the rest runs under the sanitizers on demand:
 # cmake --build --preset asan && ctest --preset asan
-ASAN_TESTS := base_test text_test checkpoint_test ops_test cache_test engine_test
+ASAN_TESTS := base_test text_test checkpoint_test ops_test cache_test engine_test engine_system_test
 
 asan: packages ## unit tests under the address and undefined-behaviour sanitizers
 	@cmake --preset asan > build/asan.log || { cat build/asan.log; exit 1; }

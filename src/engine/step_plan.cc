@@ -54,6 +54,7 @@ void StepPlan::clear() {
     compression->ring_rows.clear();
   }
   is_narrowed_ = false;
+  logit_rows_.reserve(1);  // a step that wants no row says so with an empty array; nullptr would mean all rows
   row_start_.push_back(0);
   decoder_row_start_.push_back(0);
 }
