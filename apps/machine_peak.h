@@ -1,4 +1,6 @@
-// The ceilings that a benchmark reports its ratios to, measured on all threads of a pool: the best of several runs.
+// The ceilings that a benchmark reports its ratios to, measured on all threads of a pool. A machine that others use too
+// changes from one second to the next, its caches and matrix units included, so ceilings are sampled right before and
+// after every measured run, and a run counts against the higher of its two samples.
 #pragma once
 
 #include <immintrin.h>
@@ -13,7 +15,7 @@
 
 namespace ps::apps {
 
-inline constexpr int kRuns = 7;
+inline constexpr int kRuns = 3;
 
 // What time is: the wall clock's or, on a machine that others use too, the processor time of this process over its
 // threads.
@@ -54,11 +56,9 @@ __attribute__((target("avx2"))) inline uint64_t sum_words(const std::byte* data,
   return static_cast<uint64_t>(_mm256_extract_epi64(total, 0) ^ _mm256_extract_epi64(total, 3));
 }
 
-// Reading `size` bytes, far more than the caches hold, in long runs.
-inline double read_gigabytes_per_second(const Stopwatch& watch, ThreadPool& pool, int64_t size) {
-  HostBuffer buffer = HostBuffer::allocate(size + 4096).value();
-  for (uint64_t& word : buffer.as<uint64_t>()) word = 1;
-  const int64_t part = size / pool.threads() / 128 * 128;
+// Reading a whole buffer, far larger than the second caches, every thread its part from end to end.
+inline double read_gigabytes_per_second(const Stopwatch& watch, ThreadPool& pool, const HostBuffer& buffer) {
+  const int64_t part = (buffer.size_bytes() - 4096) / pool.threads() / 128 * 128;
   volatile uint64_t kept = 0;
   const double seconds = fastest(watch, pool, [&](int64_t i) { kept = sum_words(buffer.data() + i * part, part); });
   return static_cast<double>(part * pool.threads()) * 1e-9 / seconds;
@@ -95,7 +95,8 @@ __attribute__((target("avx512f"))) inline float fma_avx512(int64_t loops) {
 #undef PS_FMA_12
 #undef PS_FMA
 
-// 4 products on whole tiles per loop.
+// 4 products on whole tiles per loop, fed by 4 tile loads from a part of memory that the first cache holds, as products
+// of matrices are. Where nobody else uses the caches that takes no longer than products alone.
 inline float products_amx(int64_t loops) {
   struct alignas(64) {
     uint8_t palette = 1;
@@ -104,14 +105,18 @@ inline float products_amx(int64_t loops) {
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } config;
+  constexpr int64_t kLoopBytes = 4096;
+  constexpr int64_t kBytes = 4 * kLoopBytes;
+  alignas(64) static const std::byte operands[kBytes] = {};
   __asm__ volatile("ldtilecfg %0" ::"m"(config));
-  __asm__ volatile(
-      "tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3\n"
-      "tilezero %tmm4\n tilezero %tmm5\n tilezero %tmm6\n tilezero %tmm7");
+  __asm__ volatile("tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3");
   for (int64_t i = 0; i < loops; ++i) {
     __asm__ volatile(
-        "tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
-        "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3");
+        "tileloadd (%0,%1,1), %%tmm4\n tileloadd 1024(%0,%1,1), %%tmm6\n tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n"
+        "tileloadd 2048(%0,%1,1), %%tmm7\n tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n"
+        "tileloadd 3072(%0,%1,1), %%tmm5\n tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n tdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::"r"(
+            operands + i * kLoopBytes % kBytes),
+        "r"(int64_t{64}));
   }
   __asm__ volatile("tilerelease");
   return 0;
@@ -119,7 +124,7 @@ inline float products_amx(int64_t loops) {
 
 // Of the unit that the set multiplies on: FMA on 256 or 512 bits, or BF16 tiles. REQUIRES: the machine has it.
 inline double peak_gigaflops(const Stopwatch& watch, cpu::Isa isa, ThreadPool& pool) {
-  constexpr int64_t kLoops = 2'000'000;
+  constexpr int64_t kLoops = 40'000;
   volatile float kept = 0;
   double flops = 0;
   double seconds = 0;
@@ -139,5 +144,36 @@ inline double peak_gigaflops(const Stopwatch& watch, cpu::Isa isa, ThreadPool& p
   }
   return flops * static_cast<double>(kLoops) * pool.threads() * 1e-9 / seconds;
 }
+
+struct Ceilings {
+  double read_gbs = 0;     // GB/s
+  double peak_gflops = 0;  // GFLOP/s
+};
+
+// Samples the ceilings around runs. Threading: one caller, outside the pool.
+class CeilingMeter {
+ public:
+  CeilingMeter(Stopwatch watch, ThreadPool& pool)
+      : watch_(watch), pool_(pool), buffer_(HostBuffer::allocate(kBytes).value()) {
+    for (uint64_t& word : buffer_.as<uint64_t>()) word = 1;
+  }
+  [[nodiscard]] Ceilings sample(cpu::Isa isa) {
+    return {read_gigabytes_per_second(watch_, pool_, buffer_), peak_gigaflops(watch_, isa, pool_)};
+  }
+  // `run` between two samples: the higher one of each ceiling.
+  template <typename Run>
+  [[nodiscard]] Ceilings around(cpu::Isa isa, const Run& run) {
+    const Ceilings before = sample(isa);
+    run();
+    const Ceilings after = sample(isa);
+    return {std::max(before.read_gbs, after.read_gbs), std::max(before.peak_gflops, after.peak_gflops)};
+  }
+
+ private:
+  static constexpr int64_t kBytes = int64_t{256} << 20;
+  Stopwatch watch_;
+  ThreadPool& pool_;
+  HostBuffer buffer_;
+};
 
 }  // namespace ps::apps

@@ -211,29 +211,35 @@ void Sequences::forward(int64_t count, engine::LogitRows logits) {
   length_ += count;
 }
 
-// Bandwidth and peak, before the runs.
-void measure_machine(const ops::OpTable& table, ThreadPool& threads, StepBenchResult& result) {
-  constexpr int64_t kReadBytes = int64_t{512} << 20;
-  const Stopwatch watch{false, threads.threads()};
-  cpu::Isa isa = cpu::Isa::kAvx2;  // the reference is compiled for it
+// The unit that the backend multiplies on; the reference is compiled for AVX2.
+cpu::Isa isa_of(const ops::OpTable& table) {
   for (const cpu::Isa each : cpu::kIsas) {
-    if (cpu::isa_name(each) == table.name) isa = each;
+    if (cpu::isa_name(each) == table.name) return each;
   }
-  result.read_bytes_per_second = 1e9 * read_gigabytes_per_second(watch, threads, kReadBytes);
-  result.flops_per_second = 1e9 * peak_gigaflops(watch, isa, threads);
-  result.peak_unit = isa == cpu::Isa::kAmx ? "AMX BF16" : isa == cpu::Isa::kAvx512 ? "AVX-512 FMA" : "AVX2 FMA";
+  return cpu::Isa::kAvx2;
+}
+
+std::string unit_name(cpu::Isa isa) {
+  return isa == cpu::Isa::kAmx ? "AMX BF16" : isa == cpu::Isa::kAvx512 ? "AVX-512 FMA" : "AVX2 FMA";
 }
 
 // Runs `run` once unmeasured and `repeats` times measured; `needed()` tells the work of the run that just ended.
 template <typename Run, typename Needed>
-void measure(Sequences& sequences, const StepBenchOptions& options, OpProfile* profile, const Run& run,
+void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa, OpProfile* profile, const Run& run,
              const Needed& needed, StepBenchResult& result) {
+  CeilingMeter meter({false, options.threads}, sequences.threads());
   std::vector<double> floors;
-  for (int64_t i = -1; i < options.repeats; ++i) {
-    if (i == 0 && profile != nullptr) profile->clear();
+  std::vector<double> ratios;
+  std::vector<double> bandwidths;
+  std::vector<double> peaks;
+  run();
+  if (profile != nullptr) profile->clear();
+  for (int64_t i = 0; i < options.repeats; ++i) {
     sequences.experts().clear();
-    const double seconds = run();
-    if (i < 0) continue;
+    double seconds = 0;
+    const Ceilings ceilings = meter.around(isa, [&] { seconds = run(); });
+    bandwidths.push_back(1e9 * ceilings.read_gbs);
+    peaks.push_back(1e9 * ceilings.peak_gflops);
     result.all_seconds.push_back(seconds);
     Work work = needed();
     const Roofline roofline(sequences.model(), sequences.geometry());
@@ -244,10 +250,15 @@ void measure(Sequences& sequences, const StepBenchOptions& options, OpProfile* p
     }
     result.needed_bytes += work.bytes / static_cast<double>(options.repeats);
     result.needed_flops += work.flops / static_cast<double>(options.repeats);
-    floors.push_back(work.floor_seconds(result.read_bytes_per_second, result.flops_per_second));
+    floors.push_back(work.floor_seconds(bandwidths.back(), peaks.back()));
+    ratios.push_back(floors.back() / seconds);
   }
+  result.peak_unit = unit_name(isa);
+  result.read_bytes_per_second = median(bandwidths);
+  result.flops_per_second = median(peaks);
   result.seconds = median(result.all_seconds);
   result.floor_seconds = median(floors);
+  result.ratio = median(ratios);
   if (profile != nullptr) result.op_table = profile->to_string();
 }
 
@@ -262,12 +273,11 @@ Result<StepBenchResult> bench_decode(const checkpoint::Checkpoint& checkpoint,
   const ops::OpTable& timed = profile ? profile->table() : table;
   PS_TRY(const auto sequences, Sequences::create(checkpoint, token_classes, timed, options, options.batch));
   StepBenchResult result;
-  measure_machine(table, sequences->threads(), result);
   result.tokens = static_cast<double>(options.batch);
   sequences->fill_context(options.context);
   const Roofline roofline(sequences->model(), sequences->geometry());
   measure(
-      *sequences, options, profile ? &*profile : nullptr,
+      *sequences, options, isa_of(table), profile ? &*profile : nullptr,
       [&] {
         const auto start = Clock::now();
         sequences->forward(1, engine::LogitRows::kLast);
@@ -292,11 +302,10 @@ Result<StepBenchResult> bench_prefill(const checkpoint::Checkpoint& checkpoint,
   const int64_t rows_each = std::min(options.chunk / options.batch, options.context);
   PS_TRY(const auto sequences, Sequences::create(checkpoint, token_classes, timed, options, rows_each * options.batch));
   StepBenchResult result;
-  measure_machine(table, sequences->threads(), result);
   result.tokens = static_cast<double>(options.batch * options.context);
   const Roofline roofline(sequences->model(), sequences->geometry());
   measure(
-      *sequences, options, profile ? &*profile : nullptr,
+      *sequences, options, isa_of(table), profile ? &*profile : nullptr,
       [&] {
         sequences->restart();
         const auto start = Clock::now();

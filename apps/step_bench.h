@@ -33,18 +33,19 @@ struct StepBenchResult {
   double seconds = 0;  // median of a decode step, or of all prompts
   std::vector<double> all_seconds;
   double tokens = 0;  // per run, over all sequences
+  // Medians of what was sampled around every run; flops of the unit that the backend multiplies on.
   double read_bytes_per_second = 0;
-  double flops_per_second = 0;  // of the unit that the backend multiplies on
+  double flops_per_second = 0;
   std::string peak_unit;
   double needed_bytes = 0;
   double needed_flops = 0;
-  double floor_seconds = 0;
+  double floor_seconds = 0;     // median
+  double ratio = 0;             // median of floor to time, each run against its own samples
   double distinct_experts = 0;  // mean of a layer and run
   std::string op_table;         // of profile_ops, all runs together
 
   [[nodiscard]] double tokens_per_second() const noexcept { return tokens / seconds; }
   [[nodiscard]] double floor_tokens_per_second() const noexcept { return tokens / floor_seconds; }
-  [[nodiscard]] double ratio() const noexcept { return floor_seconds / seconds; }
 };
 
 // token_classes: Engram class per token id, empty for a model without Engram. invalid names an option and its legal

@@ -1,7 +1,7 @@
 // The products of the CPU backend at the shapes of the published model, on every instruction set of the machine:
-// achieved GB/s of weight bytes and GFLOP/s, and their ratio to what the same program measures first: the read
-// bandwidth of memory and the peak of the unit that the instruction set multiplies on. Weights rotate through more
-// memory than the caches hold.
+// achieved GB/s of weight bytes and GFLOP/s, and their ratio to what the same program measures right before and after:
+// the read bandwidth of memory and the peak of the unit that the instruction set multiplies on. All are medians of
+// kSamples samples. Weights rotate through more memory than the caches hold.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -18,6 +18,8 @@ namespace {
 
 using namespace ps;  // NOLINT(google-build-using-namespace): a program
 
+constexpr int kSamples = 5;
+constexpr double kSampleSeconds = 0.02;            // of one sample, at least
 constexpr int64_t kRotation = int64_t{768} << 20;  // bytes of weights that one benchmark walks through
 
 // Memory that every benchmark takes its weights from: bytes that are legal codes and moderate scales.
@@ -60,14 +62,12 @@ class WeightPool {
 };
 
 struct Machine {
-  explicit Machine(apps::Stopwatch clock) : watch(clock), pool(clock.threads) {}
+  explicit Machine(apps::Stopwatch clock) : watch(clock), pool(clock.threads), meter(clock, pool) {}
   apps::Stopwatch watch;
   ThreadPool pool;
+  apps::CeilingMeter meter;
   Arena scratch{HostBuffer::allocate(int64_t{512} << 20).value()};
   WeightPool weights;
-  double read_gbs = 0;
-  // By instruction set, GFLOP/s.
-  double peak_gflops[3] = {};
 };
 
 // Activations on the MXFP8 grid: small integers are.
@@ -83,14 +83,37 @@ struct Rows {
   int64_t columns_;
 };
 
-void report(benchmark::State& state, const Machine& machine, cpu::Isa isa, double bytes, double flops) {
-  using benchmark::Counter;
-  const auto runs = static_cast<double>(state.iterations());
-  state.counters["GB/s"] = Counter(bytes * runs * 1e-9, Counter::kIsRate);
-  state.counters["of_read"] = Counter(bytes * runs * 1e-9 / machine.read_gbs, Counter::kIsRate);
-  state.counters["GFLOP/s"] = Counter(flops * runs * 1e-9, Counter::kIsRate);
-  state.counters["of_peak"] =
-      Counter(flops * runs * 1e-9 / machine.peak_gflops[static_cast<int>(isa)], Counter::kIsRate);
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + kSamples / 2, values.end());
+  return values[kSamples / 2];
+}
+
+// Samples `call`, which needs `bytes` and `flops` every time.
+template <typename Call>
+void sample(benchmark::State& state, Machine& machine, cpu::Isa isa, double bytes, double flops, const Call& call) {
+  call();  // touches the scratch
+  std::vector<double> gbs;
+  std::vector<double> gflops;
+  std::vector<double> of_read;
+  std::vector<double> of_peak;
+  for (auto _ : state) {
+    double seconds = 0;
+    int64_t calls = 0;
+    const apps::Ceilings ceilings = machine.meter.around(isa, [&] {
+      const double start = machine.watch.now();
+      for (; seconds < kSampleSeconds; seconds = machine.watch.now() - start, ++calls) call();
+    });
+    seconds /= static_cast<double>(calls);
+    state.SetIterationTime(seconds);
+    gbs.push_back(bytes * 1e-9 / seconds);
+    gflops.push_back(flops * 1e-9 / seconds);
+    of_read.push_back(gbs.back() / ceilings.read_gbs);
+    of_peak.push_back(gflops.back() / ceilings.peak_gflops);
+  }
+  state.counters["GB/s"] = median(gbs);
+  state.counters["of_read"] = median(of_read);
+  state.counters["GFLOP/s"] = median(gflops);
+  state.counters["of_peak"] = median(of_peak);
 }
 
 void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, ops::WeightFormat format, int64_t rows,
@@ -101,17 +124,11 @@ void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, ops::Weight
   Rows y(tokens, rows);
   ops::Exec exec{machine.pool, machine.scratch};
   int64_t index = 0;
-  ops::Weight w = machine.weights.weight(format, rows, columns, index++);
   const auto view = x.view(ops::is_quantized(format) ? ops::Grid::kMxfp8 : ops::Grid::kNone);
-  table.linear({view, w, y.view()}, exec);  // touches the scratch
-  for (auto _ : state) {
-    w = machine.weights.weight(format, rows, columns, index++);
-    const double start = machine.watch.now();
-    table.linear({view, w, y.view()}, exec);
-    state.SetIterationTime(machine.watch.now() - start);
-  }
-  report(state, machine, isa, static_cast<double>(WeightPool::bytes(w) + WeightPool::scale_bytes(w)),
-         2.0 * static_cast<double>(tokens * rows * columns));
+  const ops::Weight w = machine.weights.weight(format, rows, columns, 0);
+  sample(state, machine, isa, static_cast<double>(WeightPool::bytes(w) + WeightPool::scale_bytes(w)),
+         2.0 * static_cast<double>(tokens * rows * columns),
+         [&] { table.linear({view, machine.weights.weight(format, rows, columns, index++), y.view()}, exec); });
 }
 
 // 64 routed FP4 experts and an FP8 shared one, 5120 -> 2304 -> 5120, six of them for a row.
@@ -146,10 +163,9 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
     }
     return bytes;
   };
-  table.moe(args, exec);  // touches the scratch
+  // Every step other experts, the same number of them.
   int64_t step = 0;
-  double distinct = 0;
-  for (auto _ : state) {
+  const auto choose = [&] {
     std::vector<uint8_t> used(kExperts);
     for (int64_t t = 0; t < tokens; ++t) {
       const auto first = static_cast<int32_t>((step * 6 + t * 7) % kExperts);
@@ -159,13 +175,14 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
       for (int32_t i = 0; i < kTopK; ++i) used[static_cast<size_t>(row[i])] = 1;
     }
     ++step;
-    distinct = static_cast<double>(std::count(used.begin(), used.end(), 1));
-    const double start = machine.watch.now();
-    table.moe(args, exec);
-    state.SetIterationTime(machine.watch.now() - start);
-  }
-  report(state, machine, isa, distinct * size(experts[0]) + size(shared),
-         6.0 * static_cast<double>(tokens * (kTopK + 1) * kDim * kInner));
+    return static_cast<double>(std::count(used.begin(), used.end(), 1));
+  };
+  const double distinct = choose();
+  sample(state, machine, isa, distinct * size(experts[0]) + size(shared),
+         6.0 * static_cast<double>(tokens * (kTopK + 1) * kDim * kInner), [&] {
+           choose();
+           table.moe(args, exec);
+         });
 }
 
 void declare(Machine& machine, cpu::Isa isa) {
@@ -185,7 +202,7 @@ void declare(Machine& machine, cpu::Isa isa) {
                                                  linear(state, machine, isa, shape.format, shape.rows, shape.columns);
                                                });
     for (int64_t tokens : {1, 4, 8, 64, 256, 1024}) bench->Arg(tokens);
-    bench->UseManualTime()->Unit(benchmark::kMillisecond);
+    bench->UseManualTime()->Iterations(kSamples)->Unit(benchmark::kMillisecond);
   }
   benchmark::RegisterBenchmark(("moe/" + name).c_str(),
                                [&machine, isa](benchmark::State& state) { moe(state, machine, isa); })
@@ -195,6 +212,7 @@ void declare(Machine& machine, cpu::Isa isa) {
       ->Arg(64)
       ->Arg(512)
       ->UseManualTime()
+      ->Iterations(kSamples)
       ->Unit(benchmark::kMillisecond);
 }
 
@@ -212,13 +230,12 @@ int main(int argc, char** argv) {
   int count = static_cast<int>(rest.size());
   benchmark::Initialize(&count, rest.data());
   Machine machine(watch);
-  machine.read_gbs = apps::read_gigabytes_per_second(watch, machine.pool, kRotation);
-  benchmark::AddCustomContext("read_GB/s", std::to_string(machine.read_gbs));
+  benchmark::AddCustomContext("read_GB/s", std::to_string(machine.meter.sample(cpu::Isa::kAvx2).read_gbs));
   for (const cpu::Isa isa : cpu::kIsas) {
     if (!cpu::supported(isa).ok()) continue;
-    machine.peak_gflops[static_cast<int>(isa)] = apps::peak_gigaflops(watch, isa, machine.pool);
+    const apps::Ceilings ceilings = machine.meter.sample(isa);
     benchmark::AddCustomContext("peak_GFLOP/s_" + std::string(cpu::isa_name(isa)),
-                                std::to_string(machine.peak_gflops[static_cast<int>(isa)]));
+                                std::to_string(ceilings.peak_gflops));
     declare(machine, isa);
   }
   benchmark::RunSpecifiedBenchmarks();

@@ -41,7 +41,7 @@ void print_text(const Options& options, const StepBenchResult& result) {
   line("floor", fmt::format("{:.2f} ms", result.floor_seconds * 1e3));
   line("tokens per second",
        fmt::format("{:.2f} of {:.2f} at the floor", result.tokens_per_second(), result.floor_tokens_per_second()));
-  line("ratio", fmt::format("{:.3f}", result.ratio()));
+  line("ratio", fmt::format("{:.3f}", result.ratio));
   if (!result.op_table.empty()) fmt::print("\n{}", result.op_table);
 }
 
@@ -56,7 +56,7 @@ void print_json(const Options& options, const StepBenchResult& result) {
   json.key("distinct_experts").real(result.distinct_experts).key("seconds").real(result.seconds);
   json.key("floor_seconds").real(result.floor_seconds);
   json.key("tokens_per_second").real(result.tokens_per_second());
-  json.key("floor_tokens_per_second").real(result.floor_tokens_per_second()).key("ratio").real(result.ratio());
+  json.key("floor_tokens_per_second").real(result.floor_tokens_per_second()).key("ratio").real(result.ratio);
   json.end_object();
   fmt::print("{}\n", json.text());
 }
