@@ -11,11 +11,13 @@ namespace ps::cpu {
 namespace {
 
 #include "cpu/avx512_vectors-inl.h"
+#include "cpu/avx512_words-inl.h"
 #include "cpu/amx_tiles-inl.h"
 
 constexpr int64_t kGroup = 16;        // rows of x in one tile
 constexpr int64_t kTileBytes = 1024;  // 16 rows of W, 32 of K, BF16
 constexpr int64_t kChunk = 8;         // blocks of K that are decoded at a time for many rows of x
+constexpr int64_t kCacheLine = 64;
 
 // Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
 // Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
@@ -29,14 +31,18 @@ inline void configure(int64_t first, int64_t second) {
   configure_tiles(config);
 }
 
-// Packed rows: groups of 16 rows of x, the last one shorter; a group is [block of K][16 pairs of K][rows][2] BF16.
+// Packed rows: chunks of K, the last one shorter; a chunk is groups of 16 rows of x, the last one shorter; a group is
+// [block of K][16 pairs of K][rows][2] BF16. So what is multiplied together lies together.
 int64_t matrix_packed_bytes(int64_t count, int64_t columns) {
   return (columns + kBlock - 1) / kBlock * kBlock * count * 2;
 }
 
-inline uint32_t* group_block(void* packed, int64_t columns, int64_t group, int64_t size, int64_t block) {
-  const int64_t blocks = (columns + kBlock - 1) / kBlock;
-  return static_cast<uint32_t*>(packed) + group * kGroup * blocks * 16 + block * 16 * size;
+// Block `block` of K of group `group`, which has `size` of the `count` packed rows.
+inline uint32_t* group_block(void* packed, int64_t columns, int64_t count, int64_t group, int64_t size, int64_t block) {
+  const int64_t first = block / kChunk * kChunk;
+  const int64_t left = (columns + kBlock - 1) / kBlock - first;
+  const int64_t chunk = left < kChunk ? left : kChunk;
+  return static_cast<uint32_t*>(packed) + 16 * (first * count + group * kGroup * chunk + (block - first) * size);
 }
 
 // Rows as 16 pairs each, `size` of them, into one block of a group.
@@ -60,7 +66,7 @@ void matrix_pack(const PackArgs& args) {
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t rest = args.columns - block * kBlock;
       const uint32_t mask = rest >= kBlock ? ~0u : (1u << rest) - 1u;
-      uint32_t* out = group_block(args.packed, args.columns, first / kGroup, size, block);
+      uint32_t* out = group_block(args.packed, args.columns, args.count, first / kGroup, size, block);
       if (size == 1) {
         _mm512_storeu_si512(out, _mm512_maskz_loadu_epi16(mask, from[0] + block * kBlock));
         continue;
@@ -90,7 +96,7 @@ void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t
         rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
       }
     }
-    write_block(rows, size, group_block(packed, columns, first / kGroup, size, block));
+    write_block(rows, size, group_block(packed, columns, count, first / kGroup, size, block));
   }
 }
 
@@ -103,12 +109,15 @@ constexpr int64_t kPart = kPanel / kUnit;
 
 inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
+// Sizes are copied first: the compiler takes every vector store for one that could change them.
+
 // Two rows at a time. High and low bytes of all 64 values are looked up, then interleaved.
 inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
                        uint16_t* out) {
   const DecodeTables& tables = decode_tables();
-  const std::byte* at = w.data + (first + begin) * w.columns + block * kBlock;
-  const uint8_t* scale = w.scale + first / kBlock * (w.columns / kBlock) + block;
+  const int64_t columns = w.columns;
+  const std::byte* at = w.data + (first + begin) * columns + block * kBlock;
+  const uint8_t* scale = w.scale + first / kBlock * (columns / kBlock) + block;
   // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
   const __m512i spread = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i sign_bit = _mm512_set1_epi8(INT8_MIN);
@@ -123,8 +132,7 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
 #pragma GCC unroll 4
     for (int64_t r = begin; r < end; r += 2) {
       const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row)));
-      const __m512i row1 =
-          _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + w.columns)));
+      const __m512i row1 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + columns)));
       const __m512i codes = _mm512_permutex2var_epi64(row0, spread, row1);
       const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
       const __m512i magnitude = _mm512_permutex2var_epi8(high0, codes, high1);
@@ -132,10 +140,10 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
       _mm512_store_si512(to, _mm512_unpacklo_epi8(low, high));
       _mm512_store_si512(to + kBlock, _mm512_unpackhi_epi8(low, high));
       if (b % 2 == 0) {
-        prefetch(row + kPrefetchRows * w.columns);
-        prefetch(row + (kPrefetchRows + 1) * w.columns);
+        prefetch(row + kPrefetchRows * columns);
+        prefetch(row + (kPrefetchRows + 1) * columns);
       }
-      row += 2 * w.columns;
+      row += 2 * columns;
       to += 2 * kBlock;
     }
   }
@@ -144,39 +152,33 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
 inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
                        uint16_t* out) {
   const DecodeTables& tables = decode_tables();
-  // Of a byte in 32 bits, word 2p gets bits 0-7 and word 2p + 1 bits 4-11: the low and the high nibble in the lowest
-  // four bits; bit 4 picks equal halves of the table.
-  const __m512i nibbles = _mm512_set1_epi64(0x0024002000040000);
   const int64_t blocks = w.columns / kBlock;
-  const std::byte* at = w.data + ((first + begin) * w.columns + block * kBlock) / 2;
+  const int64_t row_bytes = w.columns / 2;
+  const std::byte* at = w.data + (first + begin) * row_bytes + block * kBlock / 2;
   const uint8_t* scale = w.scale + (first + begin) * blocks + block;
   for (int64_t r = begin; r < end; ++r) {
 #pragma GCC unroll 4
     for (int64_t b = 0; b < count; ++b) {
-      const __m512i bytes =
-          _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + b * kBlock / 2)));
-      const __m512i index = _mm512_multishift_epi64_epi8(nibbles, bytes);
-      const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(tables.fp4[scale[b]]));
-      _mm512_store_si512(out + (b * kPanel + r) * kBlock,
-                         _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4(table)));
+      _mm512_store_si512(out + (b * kPanel + r) * kBlock, fp4_words(at + b * kBlock / 2, tables.fp4[scale[b]]));
     }
-    prefetch(at + kPrefetchRows * w.columns / 2);
-    at += w.columns / 2;
+    prefetch(at + kPrefetchRows * row_bytes);
+    at += row_bytes;
     scale += blocks;
   }
 }
 
 inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
                         uint16_t* out) {
-  const std::byte* at = w.data + ((first + begin) * w.columns + block * kBlock) * 2;
+  const int64_t columns = w.columns;
+  const std::byte* at = w.data + ((first + begin) * columns + block * kBlock) * 2;
   for (int64_t r = begin; r < end; ++r) {
     for (int64_t b = 0; b < count; ++b) {
-      const int64_t left = w.columns - (block + b) * kBlock;
+      const int64_t left = columns - (block + b) * kBlock;
       const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
       _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
-      prefetch(at + b * kBlock * 2 + kPrefetchRows * w.columns * 2);
+      prefetch(at + b * kBlock * 2 + kPrefetchRows * columns * 2);
     }
-    at += w.columns * 2;
+    at += columns * 2;
   }
 }
 
@@ -270,8 +272,10 @@ struct RowGroup {
   float* sums;
 };
 
-// Two groups times `count` decoded blocks of K, added to their sums.
-inline void multiply_pair(const uint16_t* w, int64_t count, const RowGroup& a, const RowGroup& b, bool is_first) {
+// Two groups times `count` decoded blocks of K, added to their sums. Meanwhile the sums at `next` come near.
+inline void multiply_pair(const uint16_t* w, int64_t count, const RowGroup& a, const RowGroup& b, bool is_first,
+                          const float* next) {
+  constexpr int64_t kLinesPerBlock = 2 * kGroup * kPanel * 4 / kCacheLine / kChunk;
   const int64_t bytes_a = a.size * 4;
   const int64_t bytes_b = b.size * 4;
   if (is_first) {
@@ -294,6 +298,9 @@ inline void multiply_pair(const uint16_t* w, int64_t count, const RowGroup& a, c
     multiply_tiles<1, 4, 7>();
     multiply_tiles<2, 5, 6>();
     multiply_tiles<3, 5, 7>();
+    for (int64_t line = block * kLinesPerBlock; line < (block + 1) * kLinesPerBlock; ++line) {
+      _mm_prefetch(reinterpret_cast<const char*>(next) + line * kCacheLine, _MM_HINT_T0);
+    }
   }
   store_tile<0>(a.sums, bytes_a);
   store_tile<2>(a.sums + 16 * a.size, bytes_a);
@@ -321,12 +328,11 @@ inline void multiply_single(const uint16_t* w, int64_t count, const RowGroup& gr
   store_tile<2>(group.sums + 16 * group.size, bytes);
 }
 
-constexpr int64_t kDecodedPanel = kChunk * kPanel * kBlock;  // values
-
-// More rows of x: kChunk blocks of K of all panels are decoded, then every two groups of rows pass over them. So x is
-// read once for all panels, its part for the chunk and a panel's lie in the first cache, and the sums in the second.
+// More rows of x. A panel's next kChunk blocks of K are decoded into the first cache, then all rows pass over them, two
+// groups at a time; rows and sums stream from the second cache, which holds a chunk of all rows and the sums of all
+// panels (kTileRows).
 void multiply_many(const MultiplyArgs& args) {
-  uint16_t* decoded = reinterpret_cast<uint16_t*>(args.work);
+  alignas(64) uint16_t decoded[kChunk * kPanel * kBlock];
   void* packed = const_cast<void*>(args.packed);
   const int64_t columns = args.w.columns;
   const int64_t blocks = (columns + kBlock - 1) / kBlock;
@@ -338,25 +344,21 @@ void multiply_many(const MultiplyArgs& args) {
   };
   for (int64_t first = 0; first < blocks; first += kChunk) {
     const int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
+    const auto rows_of = [&](int64_t panel, int64_t group) {
+      const int64_t size = size_of(group);
+      return RowGroup{group_block(packed, columns, args.count, group, size, first), size, sums_of(panel, group)};
+    };
     for (int64_t p = 0; p < args.panels; ++p) {
-      decode_chunk(args.w, args.first + p * kPanel, first, count, decoded + p * kDecodedPanel);
-    }
-    configure(kGroup, kGroup);
-    for (int64_t group = 0; group + 1 < groups; group += 2) {
-      const int64_t size1 = size_of(group + 1);
-      if (size1 != kGroup) configure(kGroup, size1);
-      const uint32_t* x0 = group_block(packed, columns, group, kGroup, first);
-      const uint32_t* x1 = group_block(packed, columns, group + 1, size1, first);
-      for (int64_t p = 0; p < args.panels; ++p) {
-        multiply_pair(decoded + p * kDecodedPanel, count, {x0, kGroup, sums_of(p, group)},
-                      {x1, size1, sums_of(p, group + 1)}, first == 0);
+      decode_chunk(args.w, args.first + p * kPanel, first, count, decoded);
+      configure(kGroup, kGroup);
+      for (int64_t group = 0; group + 1 < groups; group += 2) {
+        const RowGroup second = rows_of(p, group + 1);
+        if (second.size != kGroup) configure(kGroup, second.size);
+        multiply_pair(decoded, count, rows_of(p, group), second, first == 0, sums_of(p, group + 2));
       }
-    }
-    if (groups % 2 == 0) continue;
-    if (last_size != kGroup) configure(last_size, last_size);
-    const uint32_t* x = group_block(packed, columns, groups - 1, last_size, first);
-    for (int64_t p = 0; p < args.panels; ++p) {
-      multiply_single(decoded + p * kDecodedPanel, count, {x, last_size, sums_of(p, groups - 1)}, first == 0);
+      if (groups % 2 == 0) continue;
+      if (last_size != kGroup) configure(last_size, last_size);
+      multiply_single(decoded, count, rows_of(p, groups - 1), first == 0);
     }
   }
   for (int64_t p = 0; p < args.panels; ++p) {
@@ -382,8 +384,7 @@ void matrix_multiply(const MultiplyArgs& args) {
 const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
     Kernels kernels = avx512_kernels();
-    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply,
-                      kPanelGroup * kDecodedPanel * 2};
+    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply};
     kernels.attend_bytes = amx_attend_bytes;
     kernels.attend = amx_attend;
     return kernels;

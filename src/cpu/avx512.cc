@@ -127,15 +127,29 @@ inline void decode_words(const std::byte* codes, uint8_t scale, float* out) {
   widen_words(fp8_words(codes, table), out);
 }
 
+#include "cpu/avx512_matvec-inl.h"
 #include "cpu/vector_functions-inl.h"
 #include "cpu/vector_kernels-inl.h"
 #include "cpu/vector_attention-inl.h"
 #include "cpu/vector_rows-inl.h"
 
+// The general way, but for one row and whole panels of FP4 weights.
+void multiply(const MultiplyArgs& args) {
+  const auto* x = static_cast<const float*>(args.packed);
+  const bool is_matvec = args.count == 1 && args.w.format == ops::WeightFormat::kFp4Block32 &&
+                         args.w.columns % (kMatvecBlocks * kBlock) == 0 && is_moderate(x, args.w.columns);
+  for (int64_t p = 0; p < args.panels; ++p) {
+    const int64_t first = args.first + p * kPanel;
+    float* tile = args.tile + p * args.count * kPanel;
+    const bool is_done = is_matvec && args.w.rows - first >= kPanel && multiply_fp4_row(args.w, first, x, tile);
+    if (!is_done) multiply_panel(args, first, tile);
+  }
+}
+
 }  // namespace
 
 const Kernels& avx512_kernels() {
-  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, exact_multiply},
+  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, multiply},
                                     .matrix = {},
                                     .activate = activate,
                                     .store = store_tile,

@@ -13,8 +13,9 @@ inline __m512i fp8_words(const std::byte* codes, const __m512i (&table)[4]) {
 }
 inline __m512i fp4_words(const std::byte* codes, const uint16_t* table) {
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-  // Word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks equal halves.
-  const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+  // byte | byte << 12: word 2p has the byte's low nibble in its lowest four bits, word 2p + 1 its high one; bit 4 picks
+  // equal halves.
+  const __m512i index = _mm512_madd_epi16(bytes, _mm512_set1_epi32(0x1001));
   return _mm512_permutexvar_epi16(index,
                                   _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(table))));
 }

@@ -3,6 +3,7 @@
 // backend.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu/kernels.h"
@@ -30,9 +31,9 @@ void engram_mix(const Kernels& kernels, const ops::EngramMixArgs& args, ops::Exe
 void index_query_quantize(const Kernels& kernels, const ops::IndexQueryQuantizeArgs& args, ops::Exec& exec);
 
 // What each takes from Exec::scratch, at most.
-[[nodiscard]] int64_t linear_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
-[[nodiscard]] int64_t moe_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
-[[nodiscard]] int64_t index_select_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t index_select_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t rows_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t attention_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
 
@@ -51,18 +52,22 @@ struct PanelCut {
   int64_t group = 1;
   int64_t grain = 1;
 };
-// Few enough to balance, enough that the next panel is mostly a thread's own. Up to kPackUnit rows take no groups:
-// packed rows stay in the first cache.
+// Most panels of a pass over `rows` packed rows. Up to kPackUnit rows take no groups: packed rows stay in the first
+// cache.
+[[nodiscard]] constexpr int64_t most_panels(int64_t rows) noexcept {
+  if (rows <= kPackUnit) return 1;
+  return std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);
+}
+// Room for the sums of a pass over at most `rows` packed rows.
+[[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {
+  if (rows <= kPackUnit) return rows * kPanel;
+  return std::max(rows, std::min(rows * kPanelGroup, kTileRows)) * kPanel;
+}
+// Few enough to balance, enough that the next panel is mostly a thread's own.
 [[nodiscard]] constexpr PanelCut cut_panels(int64_t panels, int64_t rows, int threads) noexcept {
   const int64_t share = panels / (int64_t{threads} * 8);
-  const int64_t bounded = share < 1 ? 1 : share;
-  if (rows <= kPackUnit) return {1, bounded < 16 ? bounded : 16};
-  const int64_t halved = panels / (int64_t{threads} * 3);
-  return {halved < 1 ? 1 : halved < kPanelGroup ? halved : kPanelGroup, 1};
-}
-// Of both multipliers.
-[[nodiscard]] constexpr int64_t work_bytes(const Kernels& kernels) noexcept {
-  return kernels.matrix.work_bytes > kernels.exact.work_bytes ? kernels.matrix.work_bytes : kernels.exact.work_bytes;
+  if (rows <= kPackUnit) return {1, std::clamp<int64_t>(share, 1, 16)};
+  return {std::clamp<int64_t>(panels / (int64_t{threads} * 3), 1, most_panels(rows)), 1};
 }
 
 }  // namespace ps::cpu

@@ -62,7 +62,6 @@ struct Workspace {
   std::byte* query;  // packed heads
   uint16_t* keys;    // [kStepKeys, dim]
   float* tile;       // [kPanelGroup][kStepHeads][kPanel]
-  std::byte* work;   // of the multiplier
 };
 
 int64_t query_bytes() noexcept { return packed_bound(kStepHeads, ops::kMaxIndexDim); }
@@ -133,7 +132,6 @@ class Scorer {
       multiply.count = heads;
       multiply.tile = work_.tile;
       multiply.panels = (multiply.w.rows + kPanel - 1) / kPanel;
-      multiply.work = work_.work;
       multiplier_.multiply(multiply);
       float weights[kStepHeads];
       for (int64_t h = 0; h < heads; ++h) weights[h] = load(args_.weights, row_.row, first + h);
@@ -236,15 +234,14 @@ int64_t most_parts(int64_t rows, int64_t threads) noexcept {
 
 }  // namespace
 
-int64_t index_select_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept {
+int64_t index_select_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
   // Whole rows have a part for each thread, a cut row one for each of its parts.
   const int64_t parts = 2 * int64_t{bounds.threads};
   return taken_bytes<Part>(parts) + taken_bytes<Ranked>(parts * 2 * bounds.top_k) +
          taken_bytes<Ranked>(parts * 2 * bounds.candidate_blocks) +
          taken_bytes<std::byte>(bounds.threads * query_bytes()) +
          taken_bytes<uint16_t>(bounds.threads * kStepKeys * ops::kMaxIndexDim) +
-         taken_bytes<float>(bounds.threads * kStepKeys * kStepHeads) +
-         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels));
+         taken_bytes<float>(bounds.threads * kStepKeys * kStepHeads);
 }
 
 void index_select(const Kernels& kernels, const ops::IndexSelectArgs& args, ops::Exec& exec) {
@@ -261,10 +258,9 @@ void index_select(const Kernels& kernels, const ops::IndexSelectArgs& args, ops:
   std::byte* query = exec.scratch.take_bytes(threads * query_bytes());
   auto* keys = exec.scratch.take<uint16_t>(threads * kStepKeys * args.plane.dim);
   auto* tiles = exec.scratch.take<float>(threads * kStepKeys * kStepHeads);
-  std::byte* work = exec.scratch.take_bytes(threads * work_bytes(kernels));
   const auto workspace = [&](int64_t worker) {
     return Workspace{query + worker * query_bytes(), keys + worker * kStepKeys * args.plane.dim,
-                     tiles + worker * kStepKeys * kStepHeads, work + worker * work_bytes(kernels)};
+                     tiles + worker * kStepKeys * kStepHeads};
   };
   const int64_t rows = args.q.rows;
   const int64_t cuts = most_parts(rows, threads);

@@ -15,10 +15,11 @@
 
 namespace ps::cpu {
 
-inline constexpr int64_t kPanel = 32;      // rows of W that are multiplied together
-inline constexpr int64_t kBlock = 32;      // of K; the canonical order's block
-inline constexpr int64_t kPackUnit = 16;   // threads pack whole units of rows
-inline constexpr int64_t kPanelGroup = 8;  // panels that share one pass over packed rows
+inline constexpr int64_t kPanel = 32;       // rows of W that are multiplied together
+inline constexpr int64_t kBlock = 32;       // of K; the canonical order's block
+inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
+inline constexpr int64_t kPanelGroup = 8;   // panels that share one pass over packed rows, at most
+inline constexpr int64_t kTileRows = 4096;  // panels x packed rows of one pass: their sums stay in the second cache
 inline constexpr int64_t kPrefetchRows = 32;
 inline constexpr int64_t kKeyBlock = 64;  // keys of an attention that are weighed together
 
@@ -40,10 +41,9 @@ struct MultiplyArgs {
   ops::Weight w;
   int64_t first = 0;  // multiple of kPanel
   const void* packed = nullptr;
-  int64_t count = 0;          // packed rows, at least 1
-  float* tile = nullptr;      // [panels][count][kPanel], 64-byte aligned
-  int64_t panels = 1;         // at most kPanelGroup, all with a row of W
-  std::byte* work = nullptr;  // Multiplier::work_bytes, 64-byte aligned; not read if it is 0
+  int64_t count = 0;      // packed rows, at least 1
+  float* tile = nullptr;  // [panels][count][kPanel], 64-byte aligned
+  int64_t panels = 1;     // at most kPanelGroup, all with a row of W
 };
 
 // t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if
@@ -117,7 +117,6 @@ struct Multiplier {
   // tile [count][kPanel] as block `block` of packed rows of `columns` columns.
   void (*pack_tile)(const float* tile, int64_t count, int64_t columns, int64_t block, void* packed) = nullptr;
   void (*multiply)(const MultiplyArgs& args) = nullptr;
-  int64_t work_bytes = 0;  // of MultiplyArgs::work
 };
 
 struct Kernels {

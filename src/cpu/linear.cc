@@ -6,8 +6,8 @@
 namespace ps::cpu {
 namespace {
 
-constexpr int64_t kChunkRows = 1024;  // rows of x that are packed at a time
-constexpr int64_t kFewRows = 32;      // up to here all groups of a grouped op share a fork
+constexpr int64_t kChunkRows = 512;  // rows of x that are packed at a time
+constexpr int64_t kFewRows = 32;     // up to here all groups of a grouped op share a fork
 
 // Blocks [first_group, first_group + groups) of a block-diagonal product: columns [g * K, (g + 1) * K) of x times rows
 // [g * outputs, (g + 1) * outputs) of w give columns [g * outputs, (g + 1) * outputs) of y.
@@ -60,7 +60,6 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
   const int64_t packed_bytes = multiplier.packed_bytes(rows, product.w.columns);
   std::byte* packed = exec.scratch.take_bytes(packed_bytes * product.groups);
   float* tiles = exec.scratch.take<float>(threads * tile_values);
-  std::byte* work = exec.scratch.take_bytes(threads * multiplier.work_bytes);
   const int64_t units = (rows + kPackUnit - 1) / kPackUnit;
   exec.pool.parallel_for(units * product.groups, product.groups * 2, [&](int64_t begin, int64_t end, int) {
     for (int64_t at = begin; at < end; ++at) {
@@ -83,7 +82,6 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
       multiply.count = rows;
       multiply.tile = tiles + worker * tile_values;
       multiply.panels = std::min(cut.group, panels - panel);
-      multiply.work = work + worker * multiplier.work_bytes;
       multiplier.multiply(multiply);
       store_panels(kernels, product, multiply, group, first_row);
     }
@@ -92,13 +90,11 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
 
 }  // namespace
 
-int64_t linear_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept {
+int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
   using ops::ref::taken_bytes;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
-  const int64_t panels = chunk <= kPackUnit ? 1 : kPanelGroup;
   return taken_bytes<std::byte>(packed_bound(chunk, bounds.columns)) +
-         taken_bytes<float>(bounds.threads * panels * chunk * kPanel) +
-         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels));
+         taken_bytes<float>(bounds.threads * most_tile_values(chunk));
 }
 
 void linear(const Kernels& kernels, const ops::LinearArgs& args, ops::Exec& exec) {

@@ -92,6 +92,25 @@ TEST_P(CpuEquality, LinearOfManyPanels) {
   }
 }
 
+// One row of FP4 weights has a way of its own where scales and values are moderate: at and beyond both ends.
+TEST_P(CpuEquality, LinearOfOneFp4Row) {
+  Pcg64 random(14);
+  const auto x_values = {1.0f, 0.0f, -0.0f, 0x1p-40f, 0x1p-41f, 0x1p40f, -0x1p41f, 0x1p-120f, 0x1p100f};
+  for (const int64_t columns : {128, 96, 2304}) {
+    const int64_t rows = 32 * 3 + 7;
+    for (const int scale : {127, 87, 86, 167, 168, 0, 1, 254, 255}) {
+      for (const float value : x_values) {
+        Rows x = random_rows(random, 1, columns, DType::kBF16);
+        put_on_grid(x);
+        x.set(0, random.integer(0, columns), value);
+        WeightData w = random_weight(random, WeightFormat::kFp4Block32, rows, columns);
+        w.scales()[static_cast<size_t>(random.integer(0, rows * columns / 32))] = static_cast<uint8_t>(scale);
+        expect_equal_linear({WeightFormat::kFp4Block32, 1, rows, columns, DType::kBF16, DType::kF32}, x, w, 2);
+      }
+    }
+  }
+}
+
 // A long prompt: several chunks of packed rows.
 TEST_P(CpuEquality, LinearOfFourThousandRows) {
   Pcg64 random(13);

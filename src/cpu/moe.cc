@@ -38,7 +38,6 @@ struct Group {
   std::byte* packed;    // x and t of all segments
   float* tiles;         // [threads], tile_values each
   int64_t tile_values;  // two tiles of a step
-  std::byte* work;      // [threads], of the multipliers
   float* total;         // [T][D]
   int64_t panels = 1;   // of a step
 };
@@ -47,11 +46,10 @@ struct Group {
 struct Room {
   float* gate;
   float* up;
-  std::byte* work;
 };
-Room room_of(const Kernels& kernels, const Group& group, int worker) noexcept {
+Room room_of(const Group& group, int worker) noexcept {
   float* tile = group.tiles + worker * group.tile_values;
-  return {tile, tile + group.tile_values / 2, group.work + worker * work_bytes(kernels)};
+  return {tile, tile + group.tile_values / 2};
 }
 
 int64_t panels_of(const ops::Weight& w) noexcept { return (w.rows + kPanel - 1) / kPanel; }
@@ -98,7 +96,7 @@ int64_t prepare(const Kernels& kernels, const ops::MoeArgs& args, Group& group, 
 void gate_and_up(const Kernels& kernels, const ops::MoeArgs& args, const Segment& segment, int64_t first,
                  int64_t panels, const Room& room) {
   const ops::Expert& expert = *segment.expert;
-  MultiplyArgs multiply{expert.w1, first * kPanel, segment.packed_x, segment.count, room.gate, panels, room.work};
+  MultiplyArgs multiply{expert.w1, first * kPanel, segment.packed_x, segment.count, room.gate, panels};
   segment.up->multiply(multiply);
   multiply.w = expert.w3;
   multiply.tile = room.up;
@@ -124,8 +122,7 @@ void down(const Kernels& kernels, const ops::MoeArgs& args, const Group& group, 
           const Room& room) {
   for (int64_t s = 0; s < group.count; ++s) {
     const Segment& segment = group.segments[s];
-    segment.down->multiply(
-        {segment.expert->w2, first * kPanel, segment.packed_t, segment.count, room.gate, panels, room.work});
+    segment.down->multiply({segment.expert->w2, first * kPanel, segment.packed_t, segment.count, room.gate, panels});
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t n = (first + p) * kPanel;
       AddArgs add;
@@ -150,11 +147,12 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
     most_rows = std::max(most_rows, group.segments[s].count);
     panels += panels_of(group.segments[s].expert->w1);
   }
-  PanelCut cut = cut_panels(panels, most_rows, threads);
+  // Two tiles at a time.
+  PanelCut cut = cut_panels(panels, most_rows <= kPackUnit ? most_rows : 2 * most_rows, threads);
   group.panels = cut.group;
   const int64_t steps = prepare(kernels, args, group, exec);
   exec.pool.parallel_for(steps, cut.grain, [&](int64_t begin, int64_t end, int worker) {
-    const Room room = room_of(kernels, group, worker);
+    const Room room = room_of(group, worker);
     int64_t s = 0;
     for (int64_t at = begin; at < end; ++at) {
       while (s + 1 < group.count && group.segments[s + 1].first_step <= at) ++s;
@@ -166,7 +164,7 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
   const int64_t outputs = (args.y.columns + kPanel - 1) / kPanel;
   cut = cut_panels(outputs, most_rows, threads);
   exec.pool.parallel_for((outputs + cut.group - 1) / cut.group, cut.grain, [&](int64_t begin, int64_t end, int worker) {
-    const Room room = room_of(kernels, group, worker);
+    const Room room = room_of(group, worker);
     for (int64_t step = begin; step < end; ++step) {
       const int64_t first = step * cut.group;
       down(kernels, args, group, first, std::min(cut.group, outputs - first), room);
@@ -179,8 +177,8 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
 // Pairs of one group, and its segments, at most.
 int64_t group_rows(int64_t pairs) noexcept { return std::min(pairs, kGroupRows); }
 
-// Two tiles of a step over at most `rows` rows; up to kPackUnit of them a step is one panel.
-int64_t tile_values(int64_t rows) noexcept { return 2 * (rows <= kPackUnit ? 1 : kPanelGroup) * rows * kPanel; }
+// Two tiles of a step over at most `rows` rows.
+int64_t tile_values(int64_t rows) noexcept { return 2 * most_tile_values(rows); }
 
 // Packed x and t of any `rows` rows of `segments` segments, each rounded up.
 int64_t group_bytes(int64_t rows, int64_t segments, int64_t columns, int64_t intermediate) noexcept {
@@ -189,14 +187,12 @@ int64_t group_bytes(int64_t rows, int64_t segments, int64_t columns, int64_t int
 
 }  // namespace
 
-int64_t moe_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept {
+int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
   const int64_t pairs = bounds.tokens * (bounds.experts_per_token + 1);
   const int64_t rows = group_rows(pairs);
   return ops::expert_rows_bytes(bounds.tokens, bounds.experts, bounds.experts_per_token) + taken_bytes<Segment>(rows) +
          taken_bytes<std::byte>(group_bytes(rows, rows, bounds.hidden, bounds.intermediate)) +
-         taken_bytes<float>(bounds.threads * tile_values(rows)) +
-         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels)) +
-         taken_bytes<float>(bounds.tokens * bounds.hidden);
+         taken_bytes<float>(bounds.threads * tile_values(rows)) + taken_bytes<float>(bounds.tokens * bounds.hidden);
 }
 
 void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
@@ -215,7 +211,6 @@ void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
               exec.scratch.take_bytes(group_bytes(room, room, dim, inner)),
               exec.scratch.take<float>(exec.pool.threads() * tile_values(room)),
               tile_values(room),
-              exec.scratch.take_bytes(exec.pool.threads() * work_bytes(kernels)),
               exec.scratch.take<float>(tokens * dim)};
   std::fill(group.total, group.total + tokens * dim, 0.0f);
   for (int64_t e = 0; e <= experts; ++e) {

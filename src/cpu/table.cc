@@ -22,9 +22,9 @@ void driven(const Args& args, ops::Exec& exec) {
 
 template <KernelsOf kKernels>
 int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
-  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(kKernels(), bounds),
-                   moe_scratch_bytes(kKernels(), bounds), rows_scratch_bytes(bounds),
-                   attention_scratch_bytes(kKernels(), bounds), index_select_scratch_bytes(kKernels(), bounds)});
+  return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds),
+                   moe_scratch_bytes(bounds), rows_scratch_bytes(bounds), attention_scratch_bytes(kKernels(), bounds),
+                   index_select_scratch_bytes(bounds)});
 }
 
 template <KernelsOf kKernels>
