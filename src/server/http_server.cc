@@ -32,6 +32,7 @@ constexpr int64_t kRefusalsAtOnce = 256;  // connections beyond the limit that a
 constexpr int kClientGone = 499;
 constexpr std::chrono::milliseconds kSweepInterval{50};
 constexpr std::chrono::milliseconds kLingerTime{2000};
+constexpr std::chrono::milliseconds kFarewellTime{3000};  // for the last bytes, when the time to drain is over
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -54,6 +55,8 @@ std::string make_request_id() {
   return fmt::format("req-{:016x}{:016x}", random(), random());
 }
 
+ApiError stopping() { return ApiError::unavailable("the server stops", "stopping"); }
+
 }  // namespace
 
 struct HttpServer::Loop {
@@ -65,6 +68,7 @@ struct HttpServer::Loop {
   std::unordered_set<std::shared_ptr<Connection>> connections;
   std::vector<std::shared_ptr<Connection>> swept;
   Clock::time_point drain_end = Clock::time_point::max();
+  Clock::time_point farewell_end = Clock::time_point::max();
   std::vector<char> buffer = std::vector<char>(64 << 10);  // every connection reads through it
 };
 
@@ -88,13 +92,11 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   }
   // Called twenty times a second.
   void check_time(Clock::time_point now);
-  // The server drains: closes now if nothing is going on, else after the running request.
-  void wind_down() {
-    closes_ = true;
-    const bool is_between = exchange_ == nullptr && input_.empty() && pending_bytes() == 0 &&
-                            parser_.state() == RequestParser::State::kNothing;
-    is_between ? close() : close_if_idle();
-  }
+  // The server drains: closes now if nothing is going on, else after the running request. One that has not come in
+  // whole is refused.
+  void wind_down();
+  // The time to drain is over: the running request ends with an error.
+  void stop_exchange();
   // The running request has no reader any more; closes.
   void lose();
 
@@ -150,14 +152,24 @@ class HttpServer::Exchange final : public Responder {
   void send(std::string_view events) override;
   void end_stream() override;
   void on_gone(std::function<void()> function) override;
+  void on_stop(std::function<void(const ApiError& error)> function) override {
+    if (!is_done_) stopped_ = std::move(function);
+  }
   [[nodiscard]] bool is_open() const override { return !is_done_; }
 
   [[nodiscard]] bool has_listener() const { return gone_ != nullptr; }
   // Ends without an answer.
   void abandon(HttpServer& server) {
     if (std::exchange(is_done_, true)) return;
+    stopped_ = nullptr;
     report(server, kClientGone);
     if (const auto function = std::exchange(gone_, nullptr)) function();
+  }
+  // Ends with an error, whoever is at work on the answer.
+  void stop(const ApiError& error) {
+    if (const auto function = std::exchange(stopped_, nullptr)) function(error);
+    if (is_stream_) send(data_event(error_body(error)));
+    is_stream_ ? end_stream() : reply(error_reply(error));
   }
   void keep_alive() {
     if (is_stream_ && !is_done_) send(": " + (comment_ ? comment_() : std::string()) + "\n\n");
@@ -180,6 +192,7 @@ class HttpServer::Exchange final : public Responder {
   std::weak_ptr<Connection> connection_;
   std::shared_ptr<const HttpRequest> request_;
   std::function<void()> gone_;
+  std::function<void(const ApiError& error)> stopped_;
   std::function<std::string()> comment_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_sent_ = start_;
@@ -270,6 +283,7 @@ void HttpServer::Exchange::end_stream() {
 void HttpServer::Exchange::finish(Connection& connection, bool keeps) {
   is_done_ = true;
   gone_ = nullptr;
+  stopped_ = nullptr;
   comment_ = nullptr;
   report(connection.server_, status_);
   connection.finish_exchange(keeps);
@@ -352,7 +366,7 @@ void HttpServer::Connection::begin_request() {
   request->client = client_;
   exchange_ = std::make_shared<Exchange>(weak_from_this(), request);
   const std::shared_ptr<Exchange> exchange = exchange_;
-  if (server_.is_draining_) return exchange->reply(error_reply(ApiError::unavailable("the server stops", "stopping")));
+  if (server_.is_draining_) return exchange->reply(error_reply(stopping()));
   try {
     server_.handler_.handle(request, exchange);
   } catch (const std::exception& error) {
@@ -439,6 +453,19 @@ void HttpServer::Connection::close_if_idle() {
   if (mode_ != Mode::kServing || exchange_ != nullptr || pending_bytes() > 0) return;
   if (closes_) return linger();
   if (has_ended_ && input_.empty()) close();
+}
+
+void HttpServer::Connection::wind_down() {
+  closes_ = true;
+  const auto state = parser_.state();
+  if (exchange_ != nullptr || mode_ != Mode::kServing) return;
+  if (state == RequestParser::State::kHeader || state == RequestParser::State::kBody) return answer_fault(stopping());
+  input_.empty() && pending_bytes() == 0 ? close() : close_if_idle();
+}
+
+void HttpServer::Connection::stop_exchange() {
+  // A copy: the end of an answer lets go of its exchange.
+  if (const std::shared_ptr<Exchange> exchange = exchange_) exchange->stop(stopping());
 }
 
 // The answer is out, but a close with unread input would reset the connection and may take the answer with it: reads on
@@ -573,8 +600,13 @@ void HttpServer::accept() {
 
 void HttpServer::sweep() {
   const Clock::time_point now = Clock::now();
-  const bool is_late = now >= loop_->drain_end;
+  const bool is_farewell = now >= loop_->drain_end && loop_->farewell_end == Clock::time_point::max();
+  if (is_farewell) loop_->farewell_end = now + kFarewellTime;
+  const bool is_late = now >= loop_->farewell_end;
   loop_->swept.assign(loop_->connections.begin(), loop_->connections.end());
+  if (is_farewell) {
+    for (const auto& connection : loop_->swept) connection->stop_exchange();
+  }
   for (const auto& connection : loop_->swept) is_late ? connection->lose() : connection->check_time(now);
   loop_->swept.clear();
   if (is_draining_ && loop_->connections.empty()) return loop_->context.stop();

@@ -91,12 +91,14 @@ class RecordingResponder final : public Responder {
   void send(std::string_view text) override { events += text; }
   void end_stream() override { is_open_ = false; }
   void on_gone(std::function<void()> function) override { gone = std::move(function); }
+  void on_stop(std::function<void(const ApiError&)> function) override { stop = std::move(function); }
   [[nodiscard]] bool is_open() const override { return is_open_; }
 
   HttpReply last{0, "", {}, ""};
   std::string events;
   std::function<std::string()> comment;
   std::function<void()> gone;
+  std::function<void(const ApiError&)> stop;
   bool is_stream = false;
 
  private:
