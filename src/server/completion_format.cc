@@ -47,7 +47,6 @@ void CompletionFormat::echo(size_t index, const Generation& generation, TextDelt
 
 bool CompletionFormat::take(size_t index, const Generation& generation, TextDelta delta, std::string* events) {
   Choice& choice = choices_[index];
-  if (call_.max_tokens == 0) delta = {};  // the engine had to sample one token
   Lists lists;
   const size_t own_tokens = delta.tokens.size();
   if (!std::exchange(choice.has_begun, true) && call_.echo) echo(index, generation, delta, lists);
@@ -149,7 +148,7 @@ void CompletionFormat::write_usage(JsonWriter& json, const std::vector<Generatio
   TokenUsage sum;
   for (size_t i = 0; i < generations.size(); ++i) {
     const TokenUsage& usage = generations[i].usage();
-    if (call_.max_tokens > 0) sum.completion_tokens += usage.completion_tokens;
+    sum.completion_tokens += usage.completion_tokens;
     if (i % static_cast<size_t>(call_.n) != 0) continue;  // a prompt counts once
     sum.prompt_tokens += usage.prompt_tokens;
     sum.cached_tokens += usage.cached_tokens;

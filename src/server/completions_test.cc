@@ -170,11 +170,12 @@ std::string answer_text(const std::string& request, std::string* events) {
   const std::vector<float> prompt_logprobs = {-0.25F};
   const std::vector<engine::TokenLogprob> prompt_top = {{byte_id('z'), -0.125F}};
   std::vector<engine::Event> said = {token('b', -0.5F), token('c', -1)};
+  if (answer.requests[0].max_tokens == 0) said = {engine::Event{.prompt_tokens = 2}};
   if (answer.requests[0].prompt_logprobs) {
     said[0].prompt_logprobs = prompt_logprobs;
     said[0].prompt_top = prompt_top;
   }
-  said[1].finish = engine::FinishReason::kLength;
+  said.back().finish = engine::FinishReason::kLength;
   for (const engine::Event& event : said) {
     TextDelta delta;
     generations[0].take(event, delta);

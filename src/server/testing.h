@@ -105,7 +105,8 @@ class RecordingResponder final : public Responder {
   bool is_open_ = true;
 };
 
-// Answers every sequence with `answer`, a token a step, until its max_tokens; or does what `on_step` says first.
+// Answers every sequence with `answer`, a token a step, until its max_tokens; or does what `on_step` says first. Prompt
+// log-probabilities are not its business.
 class ScriptedEngine final : public EnginePort {
  public:
   std::vector<int32_t> answer = {5, 6, 7};
@@ -140,6 +141,8 @@ class ScriptedEngine final : public EnginePort {
       event.prompt_tokens = std::ssize(sequence.request.prompt);
       if (sequence.is_aborted) {
         event.finish = engine::FinishReason::kAborted;
+      } else if (sequence.request.max_tokens == 0) {
+        event.finish = engine::FinishReason::kLength;
       } else if (sequence.said == answer.size()) {
         event.stop_token = stop_token;
         event.finish = engine::FinishReason::kStop;
