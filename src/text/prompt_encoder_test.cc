@@ -324,7 +324,7 @@ TEST(PromptPitfalls, ANamedToolIsShownAloneAndItsBlockIsOpen) {
     EXPECT_EQ(prompt.parser.start, ParserStart::kToolCalls);
     EXPECT_EQ(refusal_of(kHello, tools, encoding), "Thinking mode does not support this tool_choice");
   }
-  EXPECT_FALSE(encode_text(kHello, R"(, "tool_choice": "required")").is_call_forced);
+  EXPECT_FALSE(encode_text(kHello, R"(, "tool_choice": "required")").is_call_forced);  // the server refuses it
 }
 
 // What users type stays text; what the encoder writes is control (encoding.md 1.4).
