@@ -100,7 +100,9 @@ TEST(CompletionRequest, RefusesIllegalValuesWithTheLegalOnes) {
   expect_refusal(start + R"("seed":9223372036854775808})", "seed", "seed must be in [0, 2^63)");
   expect_refusal(start + R"("stop":[1]})", "stop", "array of strings");
   expect_refusal(start + R"("stop":["1","1","1","1","1","1","1","1","1","1","1","1","1","1","1","1","1"]})", "stop",
-                 "too long: 17");
+                 "stop has 17 strings; at most 16 are legal");
+  expect_refusal(start + R"("stream":true,"stream_options":{"include_usage":1}})", "stream_options.include_usage",
+                 "stream_options.include_usage is a number");
   expect_refusal(start + R"("stream_options":{}})", "stream_options",
                  "stream_options should be set along with stream = true");
   expect_refusal(start + R"("logit_bias":{"512":1}})", "logit_bias", "0 to 511");

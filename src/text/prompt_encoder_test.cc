@@ -301,6 +301,16 @@ TEST(PromptPitfalls, ACallWithoutItsReasoningHasAnEmptyThought) {
   EXPECT_THAT(encode_text(messages, kWithTool).text, HasSubstr("<｜Assistant｜><think></think>\n\n<｜DSML｜ calls>\n"));
 }
 
+// Pitfall 19.
+TEST(PromptPitfalls, TheParserStartsWhereThePromptEnds) {
+  EXPECT_EQ(encode_text(kHello).parser.start, ParserStart::kReasoning);
+  EXPECT_EQ(encode_text(kHello, kOff).parser.start, ParserStart::kContent);
+  const std::string begun = R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])";
+  EXPECT_EQ(encode_text(begun, R"(, "continue_final_message": true)").parser.start, ParserStart::kContinuedContent);
+  EXPECT_EQ(encode_text(kHello, kWithTool + R"(, "tool_choice": "required")" + std::string(kOff)).parser.start,
+            ParserStart::kToolCalls);
+}
+
 // Pitfall 14.
 TEST(PromptPitfalls, ThinkingIsOnUnlessSwitchedOff) {
   EXPECT_THAT(encode_text(kHello).text, EndsWith("<think>"));
