@@ -135,9 +135,11 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   bool is_sending_ = false;
   bool is_feeding_ = false;
   bool is_dropped_ = false;
-  bool has_ended_ = false;                     // the client's side
-  bool closes_ = false;                        // after what is queued
-  Clock::time_point mark_ = Clock::now();      // when the present phase of reading began, or last moved
+  bool has_ended_ = false;                 // the client's side
+  bool closes_ = false;                    // after what is queued
+  Clock::time_point mark_ = Clock::now();  // when the present phase of reading began, or last moved
+  Clock::time_point body_start_ = mark_;
+  int64_t body_bytes_ = 0;                     // of the body that comes in, framing included
   Clock::time_point progress_ = Clock::now();  // of writing
 };
 
@@ -341,10 +343,15 @@ void HttpServer::Connection::feed() {
   while (used < input_.size() && exchange_ == nullptr && mode_ == Mode::kServing && !closes_ &&
          pending_bytes() < kReadAheadBytes) {
     const auto before = parser_.state();
-    used += parser_.push(std::string_view(input_).substr(used));
+    const size_t taken = parser_.push(std::string_view(input_).substr(used));
+    used += taken;
     const auto state = parser_.state();
     // The time for the head runs from its first byte, the time for the body from its latest.
     if (state != before || state == RequestParser::State::kBody) mark_ = Clock::now();
+    if (state == RequestParser::State::kBody) {
+      if (before != state) body_start_ = mark_, body_bytes_ = 0;
+      body_bytes_ += static_cast<int64_t>(taken);
+    }
     if (state == RequestParser::State::kDone) {
       begin_request();
     } else if (state == RequestParser::State::kFailed) {
@@ -503,6 +510,7 @@ void HttpServer::Connection::check_time(Clock::time_point now) {
   if (mode_ == Mode::kClosed) return;
   if (pending_bytes() > 0) {
     if (now - progress_ > duration_of(options.write_seconds)) drop_slow_reader();
+    mark_ = body_start_ = now;  // the next request may have to wait for that
     return;
   }
   if (exchange_ != nullptr) {
@@ -512,10 +520,18 @@ void HttpServer::Connection::check_time(Clock::time_point now) {
   const Clock::duration waited = now - mark_;
   switch (parser_.state()) {
     case RequestParser::State::kHeader:
-      if (waited > duration_of(options.header_seconds)) answer_fault(ApiError::http(408, "the headers took too long"));
+      if (waited > duration_of(options.header_seconds)) {
+        answer_fault(ApiError::http(408, fmt::format("the headers took longer than {} s", options.header_seconds)));
+      }
       break;
     case RequestParser::State::kBody:
-      if (waited > duration_of(options.body_seconds)) answer_fault(ApiError::http(408, "the body took too long"));
+      if (waited > duration_of(options.body_seconds)) {
+        answer_fault(ApiError::http(408, fmt::format("no byte of the body came for {} s", options.body_seconds)));
+      } else if (const double grace = options.body_seconds + static_cast<double>(body_bytes_) / options.body_rate;
+                 now - body_start_ > duration_of(grace)) {
+        answer_fault(
+            ApiError::http(408, fmt::format("the body came slower than {} bytes per second allow", options.body_rate)));
+      }
       break;
     default:
       if (waited > duration_of(options.idle_seconds)) close();
