@@ -85,6 +85,7 @@ refused "1 or more" --max-connections 0
 refused "max-queue" --max-queue -1
 refused "max-body" --max-body much
 refused "keep-alive-seconds" --keep-alive-seconds 0
+refused "body-rate" --body-rate 0
 refused "workers" --workers 0
 refused "drain-seconds" --drain-seconds -1
 refused "host" --host no.such.host.invalid
