@@ -1,6 +1,10 @@
 #include "server/http_message.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <ctime>
+#include <random>
 #include <utility>
 
 namespace ps::server {
@@ -11,6 +15,15 @@ int hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
+}
+
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[40];
+  const size_t length = std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return {text, length};
 }
 
 }  // namespace
@@ -34,6 +47,17 @@ HttpReply error_reply(const ApiError& error) {
   if (error.status == 503) reply.headers.push_back({"Retry-After", "1"});
   if (error.status == 401) reply.headers.push_back({"WWW-Authenticate", "Bearer"});
   return reply;
+}
+
+std::string reply_head(int status, std::span<const HttpHeader> headers) {
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status), http_date());
+  for (const HttpHeader& header : headers) head.append(header.name).append(": ").append(header.value).append("\r\n");
+  return head;
+}
+
+std::string make_request_id() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("req-{:016x}{:016x}", random(), random());
 }
 
 std::span<const HttpStatus> http_statuses() noexcept {

@@ -43,6 +43,11 @@ struct HttpReply {
 // Adds Retry-After to a 503.
 [[nodiscard]] HttpReply error_reply(const ApiError& error);
 
+// A reply up to its last header: status line, Date, and `headers` in this order. The empty line is still to come.
+[[nodiscard]] std::string reply_head(int status, std::span<const HttpHeader> headers);
+// "req-" and 32 random hexadecimal digits.
+[[nodiscard]] std::string make_request_id();
+
 struct HttpStatus {
   int status = 0;
   std::string_view phrase;

@@ -7,8 +7,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <ctime>
-#include <random>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -39,20 +37,6 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-std::string http_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[40];
-  const size_t length = std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return {text, length};
-}
-
-std::string make_request_id() {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("req-{:016x}{:016x}", random(), random());
 }
 
 ApiError stopping() { return ApiError::unavailable("the server stops", "stopping"); }
@@ -139,7 +123,7 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   bool closes_ = false;                    // after what is queued
   Clock::time_point mark_ = Clock::now();  // when the present phase of reading began, or last moved
   Clock::time_point body_start_ = mark_;
-  int64_t body_bytes_ = 0;                     // of the body that comes in, framing included
+  int64_t body_bytes_ = 0;                     // of the body, framing included, since then
   Clock::time_point progress_ = Clock::now();  // of writing
 };
 
@@ -206,21 +190,17 @@ class HttpServer::Exchange final : public Responder {
 
 std::string HttpServer::Exchange::head(const Connection& connection, int status, std::string_view type,
                                        std::span<const HttpHeader> more) const {
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status), http_date());
-  const auto add = [&](std::string_view name, std::string_view value) {
-    text.append(name).append(": ").append(value).append("\r\n");
-  };
-  if (!type.empty()) add("Content-Type", type);
-  add("X-Request-Id", request_->id);
+  std::vector<HttpHeader> headers;
+  if (!type.empty()) headers.push_back({"Content-Type", std::string(type)});
+  headers.push_back({"X-Request-Id", request_->id});
   if (!keeps_alive(connection)) {
-    add("Connection", "close");
+    headers.push_back({"Connection", "close"});
   } else if (request_->version_minor == 0) {
-    add("Connection", "keep-alive");
+    headers.push_back({"Connection", "keep-alive"});
   }
-  std::vector<HttpHeader> headers(more.begin(), more.end());
+  headers.insert(headers.end(), more.begin(), more.end());
   connection.server_.handler_.add_headers(*request_, headers);
-  for (const HttpHeader& header : headers) add(header.name, header.value);
-  return text;
+  return reply_head(status, headers);
 }
 
 void HttpServer::Exchange::reply(HttpReply reply) {
@@ -349,8 +329,8 @@ void HttpServer::Connection::feed() {
     // The time for the head runs from its first byte, the time for the body from its latest.
     if (state != before || state == RequestParser::State::kBody) mark_ = Clock::now();
     if (state == RequestParser::State::kBody) {
-      if (before != state) body_start_ = mark_, body_bytes_ = 0;
-      body_bytes_ += static_cast<int64_t>(taken);
+      body_bytes_ = before == state ? body_bytes_ + static_cast<int64_t>(taken) : 0;
+      if (before != state) body_start_ = mark_;
     }
     if (state == RequestParser::State::kDone) {
       begin_request();
@@ -385,15 +365,13 @@ void HttpServer::Connection::begin_request() {
 // What came is no request: answers and closes.
 void HttpServer::Connection::answer_fault(const ApiError& error) {
   const HttpReply reply = error_reply(error);
-  std::string head = fmt::format(
-      "HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: close\r\nContent-Length: "
-      "{}\r\n",
-      reply.status, reason_phrase(reply.status), http_date(), reply.content_type, make_request_id(), reply.body.size());
-  std::vector<HttpHeader> headers = reply.headers;
+  std::vector<HttpHeader> headers = {{"Content-Type", reply.content_type},
+                                     {"X-Request-Id", make_request_id()},
+                                     {"Connection", "close"},
+                                     {"Content-Length", std::to_string(reply.body.size())}};
+  headers.insert(headers.end(), reply.headers.begin(), reply.headers.end());
   server_.handler_.add_headers(HttpRequest{}, headers);
-  for (const HttpHeader& header : headers) head.append(header.name).append(": ").append(header.value).append("\r\n");
-  head += "\r\n";
-  queue(head, reply.body);
+  queue(reply_head(reply.status, headers) + "\r\n", reply.body);
   server_.handler_.finished({nullptr, client_, reply.status, std::ssize(reply.body), 0});
   closes_ = true;
   close_if_idle();
