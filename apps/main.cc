@@ -1,11 +1,12 @@
 // Entry point: declares the subcommands, parses the command line, runs the chosen one.
-// Exit codes: 0 done, 2 bad usage or input (the message names the legal values), 1 anything else.
+// Exit codes: exit_code.h.
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <exception>
 
 #include "apps/commands/commands.h"
+#include "apps/exit_code.h"
 #include "base/log.h"
 
 namespace {
@@ -35,7 +36,7 @@ int run(int argc, char** argv) {
   const ps::Status status = chosen();
   if (status.ok()) return 0;
   fmt::print(stderr, "pagestate: {}\n", status.to_string());
-  return status.code() == ps::Code::kInvalid || status.code() == ps::Code::kNotFound ? 2 : 1;
+  return ps::apps::exit_code(status);
 }
 
 }  // namespace
@@ -49,6 +50,6 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "pagestate: internal: {}\n", error.what());
-    return 1;
+    return ps::apps::kInternalExit;
   }
 }

@@ -14,6 +14,7 @@
 #include "base/mapped_file.h"
 #include "text/chat_completions_request.h"
 #include "text/prompt_encoder.h"
+#include "text/servable.h"
 
 namespace ps::apps {
 namespace {
@@ -39,8 +40,11 @@ Status write(std::string_view output) {
 }
 
 Result<text::Prompt> encode(const std::string& body, text::ChatEncoding encoding) {
-  PS_TRY(const text::ChatCompletionsRequest request, text::parse_chat_completions(body));
-  return text::encode_prompt(request.chat, {.encoding = encoding});
+  PS_TRY(const text::ChatCompletionsRequest request,
+         text::parse_chat_completions(body, {.most_answers = text::kMostAnswers}));
+  PS_TRY(text::Prompt prompt, text::encode_prompt(request.chat, {.encoding = encoding}));
+  PS_RETURN_IF_ERROR(text::check_servable(request.chat, prompt));
+  return prompt;
 }
 
 Status run(const Options& options) {

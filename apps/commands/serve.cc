@@ -1,11 +1,6 @@
-// pagestate serve: the HTTP server over one engine. Prints one line with its address when it is ready; SIGTERM and
-// SIGINT let running requests finish, a second signal does not wait for them.
+// pagestate serve: the HTTP server over one engine. Its options become a server; serve_loop.h has its life.
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -15,16 +10,15 @@
 #include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
+#include "apps/open_model.h"
+#include "apps/serve_loop.h"
 #include "apps/units.h"
 #include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/mapped_file.h"
 #include "base/sha256.h"
-#include "checkpoint/checkpoint.h"
 #include "server/server.h"
-#include "text/token_map.h"
-#include "text/tokenizer.h"
 
 namespace ps::apps {
 namespace {
@@ -40,25 +34,6 @@ struct Options {
   EngineArguments engine;
   server::ServerOptions server;
   double drain_seconds = 30;
-};
-
-// Blocks the signals in this thread and in all it starts; wait() takes them.
-class Signals {
- public:
-  Signals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-  }
-  // Whether one came within a fifth of a second.
-  [[nodiscard]] bool wait() const {
-    const timespec time{0, 200'000'000};
-    return sigtimedwait(&set_, nullptr, &time) > 0;
-  }
-
- private:
-  sigset_t set_{};
 };
 
 Result<server::ChatOptions> chat_options(const Options& options) {
@@ -101,27 +76,6 @@ server::ModelInfo model_info(const Options& options, const checkpoint::Config& c
   return info;
 }
 
-// Until the end: a signal, or an engine that failed.
-Status serve_until_signal(server::Server& server, const Signals& signals, double drain_seconds) {
-  server.start();
-  fmt::print("pagestate: ready at {}\n", server.address());
-  std::fflush(stdout);
-  while (!signals.wait()) {
-    if (const std::string fault = server.fault(); !fault.empty()) {
-      server.drain(1);  // the clients hear why
-      while (!server.has_ended()) (void)signals.wait();
-      return Status::internal("the engine failed: " + fault);
-    }
-  }
-  log_info(fmt::format("event=drain seconds={}", drain_seconds));
-  server.drain(drain_seconds);
-  while (!server.has_ended()) {
-    if (signals.wait()) server.drain(0);
-  }
-  log_info("event=stopped");
-  return {};
-}
-
 Status serve(Options options) {
   if (std::getenv("PS_LOG") == nullptr) set_log_level("info");
   if (!(options.drain_seconds >= 0)) {
@@ -132,25 +86,18 @@ Status serve(Options options) {
   PS_RETURN_IF_ERROR(server::check(options.server.http));
   PS_TRY(options.server.chat, chat_options(options));
   PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
-  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
-  const Signals signals;
-  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
-  PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
-  std::vector<int32_t> classes;
-  if (!checkpoint.config().text_config.engram_layer_ids.empty()) {
-    classes = text::engram_token_map(*tokenizer).class_of;
-  }
-  PS_TRY(const auto engine,
-         engine::Engine::create(checkpoint, std::move(classes), tokenizer->never_sampled(), *table, engine_options));
-  log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", engine->memory().max_context,
-                       engine->memory().pages, engine->memory().slots, engine->memory().total_bytes()));
+  const Signals signals;  // before any thread starts
+  PS_TRY(const auto model, open_model(options.model, options.backend, engine_options));
+  const engine::MemoryPlan& memory = model->engine->memory();
+  log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", memory.max_context,
+                       memory.pages, memory.slots, memory.total_bytes()));
   PS_TRY(const std::string fingerprint, fingerprint_of(options));
-  server::LocalEngine port(*engine);
+  server::LocalEngine port(*model->engine);
   options.server.service.max_sequences = engine_options.max_sequences;
   PS_TRY(const auto server,
-         server::Server::create(options.server, port, tokenizer,
-                                model_info(options, checkpoint.config(), engine->memory().max_context, fingerprint)));
-  PS_RETURN_IF_ERROR(load_weights(checkpoint));
+         server::Server::create(options.server, port, model->tokenizer,
+                                model_info(options, model->checkpoint.config(), memory.max_context, fingerprint)));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");
@@ -185,7 +132,10 @@ void declare_http(CLI::App& command, Options& options) {
   command.add_option("--max-pending", options.max_pending, "Unread bytes of a stream before its client is dropped")
       ->capture_default_str();
   command.add_option("--header-seconds", http.header_seconds, "For the headers of a request")->capture_default_str();
-  command.add_option("--body-seconds", http.body_seconds, "Without a byte of the body")->capture_default_str();
+  command.add_option("--body-seconds", http.body_seconds, "Without a byte of the body, and beyond --body-rate in sum")
+      ->capture_default_str();
+  command.add_option("--body-rate", http.body_rate, "Bytes per second that a body must come with")
+      ->capture_default_str();
   command.add_option("--idle-seconds", http.idle_seconds, "Between requests")->capture_default_str();
   command.add_option("--keep-alive-seconds", http.keep_alive_seconds, "Silence in a stream before a comment")
       ->capture_default_str();

@@ -20,6 +20,8 @@ class JsonFields {
 
   // The member, or nullptr where it is absent or null.
   [[nodiscard]] const JsonValue* find(std::string_view key) const noexcept;
+  // Of the object itself.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // "path.key", or "key" at the root.
   [[nodiscard]] std::string path_of(std::string_view key) const;
 

@@ -249,17 +249,24 @@ void Engine::accept_token(Sequence& sequence, size_t index) {
   const bool stops =
       (choice.token == eos_ && !request.ignore_eos) ||
       std::find(request.stop_ids.begin(), request.stop_ids.end(), choice.token) != request.stop_ids.end();
-  sequence.tokens.push_back(choice.token);
-  if (!shape_.engram.empty()) sequence.classes.push_back(token_classes_[static_cast<size_t>(choice.token)]);
+  const bool is_wanted = request.max_tokens > 0;
+  if (is_wanted) {
+    sequence.tokens.push_back(choice.token);
+    if (!shape_.engram.empty()) sequence.classes.push_back(token_classes_[static_cast<size_t>(choice.token)]);
+  }
   Event event = event_of(sequence);
-  (stops ? event.stop_token : event.token) = choice.token;
-  event.logprob = choice.logprob;
-  event.top = std::span(top_).subspan(index * kMaxTopLogprobs, static_cast<size_t>(request.top_logprobs));
   if (request.prompt_logprobs && !sequence.prompt_logprobs_sent) {
     event.prompt_logprobs = sequence.prompt_logprobs;
     event.prompt_top = sequence.prompt_top;
     sequence.prompt_logprobs_sent = true;
   }
+  if (!is_wanted) {
+    event.finish = FinishReason::kLength;
+    return end(sequence, event);
+  }
+  (stops ? event.stop_token : event.token) = choice.token;
+  event.logprob = choice.logprob;
+  event.top = std::span(top_).subspan(index * kMaxTopLogprobs, static_cast<size_t>(request.top_logprobs));
   if (stops) {
     event.finish = FinishReason::kStop;
     --event.answer_tokens;  // the stopping token is not part of the answer

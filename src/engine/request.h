@@ -15,7 +15,7 @@ enum class SequenceId : int64_t {};
 struct Request {
   std::vector<int32_t> prompt;
   SamplingOptions sampling;
-  int64_t max_tokens = 0;  // of the answer
+  int64_t max_tokens = 0;  // of the answer; 0: the prompt is computed, nothing is sampled into an answer
   bool ignore_eos = false;
   std::vector<int32_t> stop_ids;  // end the answer like the end-of-sentence token; not part of it
   int32_t top_logprobs = 0;       // per answer token, at most kMaxTopLogprobs
@@ -41,7 +41,7 @@ struct Event {
   int32_t stop_token = -1;                   // the token that stopped the answer, which is not part of it; -1: none
   float logprob = 0;                         // of `token` or `stop_token`
   std::span<const TokenLogprob> top;         // top_logprobs entries, in the place of that token
-  std::span<const float> prompt_logprobs;    // once, with the first token: entry i belongs to prompt token i + 1
+  std::span<const float> prompt_logprobs;    // once, with the prompt's end: entry i belongs to prompt token i + 1
   std::span<const TokenLogprob> prompt_top;  // with prompt_logprobs: top_logprobs entries for each of its entries
   FinishReason finish = FinishReason::kNone;
   int64_t cached_tokens = 0;  // of the prompt, served from the prefix cache at admission

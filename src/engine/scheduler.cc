@@ -59,13 +59,19 @@ Scheduler::Scheduler(const SchedulerOptions& options, cache::PageManager& pages,
 Status Scheduler::check_fits(int64_t prompt_tokens, int64_t max_tokens) const {
   const int64_t fits = std::min(options_.max_context, pages_.count() * int64_t{options_.replay.page_tokens});
   if (prompt_tokens < 1) return Status::invalid("the prompt is empty; at least 1 token is needed");
-  if (max_tokens < 1) return Status::invalid("max_tokens is " + std::to_string(max_tokens) + "; at least 1 is needed");
-  if (prompt_tokens < fits && max_tokens <= fits - prompt_tokens) return {};
-  std::string message = std::to_string(prompt_tokens) + " prompt tokens and " + std::to_string(max_tokens) +
-                        " answer tokens do not fit into the context of " + std::to_string(fits) + " tokens; ";
-  message += prompt_tokens < fits ? "at most " + std::to_string(fits - prompt_tokens) + " answer tokens fit"
-                                  : "at most " + std::to_string(fits - 1) + " prompt tokens fit";
-  return Status::exhausted(std::move(message));
+  if (max_tokens < 0) {
+    return Status::invalid("max_tokens is " + std::to_string(max_tokens) + "; legal values are 0 or more");
+  }
+  if (prompt_tokens <= fits && max_tokens <= fits - prompt_tokens) return {};
+  const auto count = [](int64_t tokens, const std::string& kind) {
+    return std::to_string(tokens) + " " + kind + (tokens == 1 ? " token" : " tokens");
+  };
+  const int64_t least = std::min<int64_t>(max_tokens, 1);  // answer tokens, where any are wanted
+  const bool has_room = prompt_tokens + least <= fits;
+  const int64_t room = has_room ? fits - prompt_tokens : fits - least;
+  return Status::exhausted(count(prompt_tokens, "prompt") + " and " + count(max_tokens, "answer") +
+                           " do not fit into the context of " + std::to_string(fits) + " tokens; at most " +
+                           count(room, has_room ? "answer" : "prompt") + (room == 1 ? " fits" : " fit"));
 }
 
 void Scheduler::add(Sequence& sequence) {

@@ -29,6 +29,12 @@ class AnswerJob final : public SubmissionSink, public std::enable_shared_from_th
     responder_->on_gone([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->context_.engine.cancel(self->submission_);
     });
+    responder_->on_stop([weak = weak_from_this()](const ApiError& error) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->context_.engine.cancel(self->submission_);
+      self->on_failure(error);
+    });
     if (!is_stream_) return;
     responder_->start_stream([weak = weak_from_this()] {
       const auto self = weak.lock();

@@ -32,7 +32,7 @@ Result<ContentPart> read_image(const ObjectReader& block) {
   PS_TRY(std::optional<ObjectReader> source, block.inner("source"));
   if (!source.has_value()) return block.error("source", "is required, an object");
   PS_TRY(const std::string type, source->required_choice("type", {"base64", "url"}));
-  ContentPart part{.kind = ContentPart::Kind::kImage};
+  ContentPart part{.kind = ContentPart::Kind::kImage, .path = block.path()};
   if (type == "url") {
     PS_TRY(part.image_url, source->required_string("url"));
     return part;
@@ -89,7 +89,7 @@ Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& p
       continue;
     }
     ChatMessage result{.role = Role::kTool};
-    PS_TRY(result.tool_call_id, block.required_string("tool_use_id"));
+    PS_TRY(result.tool_call_id, block.required_name("tool_use_id"));
     PS_RETURN_IF_ERROR(read_result_content(block, result));
     messages.push_back(std::move(result));
   }
@@ -99,7 +99,7 @@ Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& p
 
 Result<text::ToolCall> read_tool_use(const ObjectReader& block) {
   text::ToolCall call;
-  PS_TRY(call.id, block.required_string("id"));
+  PS_TRY(call.id, block.required_name("id"));
   PS_TRY(call.name, block.required_string("name"));
   const JsonValue* input = block.find("input");
   if (input != nullptr && !input->is_object()) return block.error("input", expected("an object", *input));
@@ -207,7 +207,7 @@ Result<text::ToolDefinition> read_tool(const ObjectReader& tool) {
     return tool.error("type", "\"" + *type + "\" runs on Anthropic's servers or has no schema of its own; " +
                                   legal_values({"custom"}));
   }
-  text::ToolDefinition definition;
+  text::ToolDefinition definition{.path = tool.path(), .schema_key = "input_schema"};
   PS_TRY(definition.name, tool.required_string("name"));
   PS_TRY(std::optional<std::string> description, tool.string("description"));
   const JsonValue* schema = tool.find("input_schema");
@@ -237,6 +237,10 @@ Status read_tool_choice(const ObjectReader& body, AnthropicRequest& request) {
   if (!choice.has_value()) return {};
   PS_TRY(const std::string type, choice->required_choice("type", {"auto", "any", "tool", "none"}));
   text::ToolChoice& result = request.chat.tool_choice;
+  const bool is_forced = type == "any" || type == "tool";
+  if (is_forced && request.chat.tools.empty()) {
+    return choice->error("type", "\"" + type + "\" needs at least one tool in tools");
+  }
   if (type == "any") result.kind = Kind::kRequired;
   if (type == "none") result.kind = Kind::kNone;
   if (type == "tool") {
@@ -312,6 +316,7 @@ Status read_sampling(const ObjectReader& body, AnthropicRequest& request) {
 Result<AnthropicRequest> read_anthropic_request(const JsonValue& body, AnthropicTask task,
                                                 const text::ChatDefaults& defaults) {
   AnthropicRequest request;
+  request.chat.dialect = text::Dialect::kMessages;
   PS_TRY(const ObjectReader fields, ObjectReader::of(body));
   PS_TRY(request.model, fields.required_string("model"));
   if (task == AnthropicTask::kMessage) PS_RETURN_IF_ERROR(read_sampling(fields, request));

@@ -163,6 +163,12 @@ TEST(AnthropicRequest, ToolChoice) {
   EXPECT_EQ(error_of(with(tools + R"({"type": "any"}, "thinking": {"type": "enabled"})")),
             "tool_choice: thinking does not go with a forced tool; legal values are auto and none");
   EXPECT_EQ(error_of(with(tools + R"({"type": "tool"})")), "tool_choice.name: is required, a string");
+  for (const std::string none : {"", R"(, "tools": [])"}) {
+    EXPECT_EQ(error_of(with(none + R"(, "tool_choice": {"type": "any"})")),
+              "tool_choice.type: \"any\" needs at least one tool in tools");
+    EXPECT_EQ(error_of(with(none + R"(, "tool_choice": {"type": "tool", "name": "f"})")),
+              "tool_choice.type: \"tool\" needs at least one tool in tools");
+  }
 }
 
 // A line that changes with every request would defeat the prefix cache of a coding agent's long prompt.

@@ -57,6 +57,9 @@ RouteHandler json_route(ApiContext& context, BodyParser<Parsed> parse, BodyHandl
   return [&context, refuse, parse = std::move(parse), then = std::move(then)](
              const RoutedRequest& request, const std::shared_ptr<Responder>& responder) {
     if (const auto error = check_json_request(*request.http)) return responder->reply(refuse(*error));
+    responder->on_stop([refuse, weak = std::weak_ptr(responder)](const ApiError& error) {
+      if (const auto waiting = weak.lock()) waiting->reply(refuse(error));
+    });
     const auto text = std::make_shared<std::string>(std::move(request.http->body));
     context.workers.post([&context, refuse, parse, then, text, responder] {
       const auto outcome = std::make_shared<std::variant<Parsed, ApiError>>(ApiError::internal("not parsed"));

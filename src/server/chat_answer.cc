@@ -10,6 +10,7 @@
 #include "server/chat_format.h"
 #include "server/openai_json.h"
 #include "server/sampling_fields.h"
+#include "text/servable.h"
 
 namespace ps::server {
 
@@ -34,27 +35,15 @@ Result<engine::SamplingOptions> sampling_options(const text::SamplingFields& fie
   return options;
 }
 
-// What no prompt can say, and this build cannot do otherwise.
-Status check_supported(const text::ChatRequest& chat) {
-  if (chat.response_format.kind == text::ResponseFormat::Kind::kJsonSchema) {
-    return Status::invalid("response_format: \"json_schema\" is not supported; legal values are text and json_object");
-  }
-  return {};
-}
-
 struct TokenizedPrompt {
   text::ParserOptions parser;
   std::vector<int32_t> ids;
 };
 
 Result<TokenizedPrompt> tokenize(ChatContext& context, const text::ChatRequest& chat) {
-  PS_RETURN_IF_ERROR(check_supported(chat));
   PS_TRY(text::Prompt prompt,
          text::encode_prompt(chat, {.encoding = context.options.encoding, .memory = &context.memory}));
-  if (!prompt.images.empty()) {
-    return Status::invalid(
-        fmt::format("images are not supported by this server, and message {} has one", prompt.images.front().message));
-  }
+  PS_RETURN_IF_ERROR(text::check_servable(chat, prompt));
   TokenizedPrompt tokenized{.parser = std::move(prompt.parser)};
   PS_TRY(tokenized.ids, text::tokenize_prompt(prompt, *context.api.tokenizer));
   return tokenized;
@@ -91,6 +80,7 @@ Result<AnswerRequest> make_chat_answer(ChatContext& context, ChatCall call) {
                             .is_stream = call.is_stream,
                             .allows_parallel_calls = call.allows_parallel_calls,
                             .max_tokens = request.max_tokens,
+                            .max_tokens_name = fields.max_tokens ? fields.max_tokens_name : "",
                             .error = call.error};
   options.parser.stops = fields.stops;
   ReplyHead head{make_random_id(), unix_seconds(), std::move(call.model), context.api.model.fingerprint,

@@ -18,8 +18,6 @@ namespace ps::server {
 
 namespace {
 
-constexpr int64_t kMostAnswers = 128;
-
 HttpReply anthropic_error_reply(const ApiError& error) {
   HttpReply reply = error_reply(error);
   reply.body = anthropic_error_body(error);
@@ -44,7 +42,7 @@ Status check_model_name(const ChatContext& context, const std::string& name) {
 
 Result<AnswerRequest> read_openai_chat(ChatContext& context, const JsonValue& body) {
   text::ChatDefaults defaults = context.options.defaults;
-  defaults.most_answers = kMostAnswers;
+  defaults.most_answers = text::kMostAnswers;
   PS_TRY(text::ChatCompletionsRequest request, text::read_chat_completions(body, defaults));
   PS_RETURN_IF_ERROR(check_model_name(context, request.model));
   PS_TRY(const JsonFields fields, JsonFields::of(body, ""));

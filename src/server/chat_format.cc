@@ -131,11 +131,12 @@ void ChatFormat::end_choice(size_t index, text::FinishReason reason) {
   }
   if (choice.parser.is_tool_block_closed()) memory_.remember(choice.calls, choice.parser.tool_block());
   if (reason != text::FinishReason::kLength || choice.has_answer || choice.reasoning_tokens == 0) return;
+  const std::string limit = options_.max_tokens_name.empty()
+                                ? fmt::format("the {} tokens that the context has room for", options_.max_tokens)
+                                : fmt::format("{} = {}", options_.max_tokens_name, options_.max_tokens);
   warning_ = fmt::format(
-      "the thought took all of max_tokens = {} and left nothing for the answer; ask for more tokens, less effort, or "
-      "no "
-      "thinking",
-      options_.max_tokens);
+      "the thought took all of {} and left nothing for the answer; ask for more tokens, less effort, or no thinking",
+      limit);
   log_warning(fmt::format("event=thought_only reasoning_tokens={} what=\"{}\"", choice.reasoning_tokens, warning_));
 }
 

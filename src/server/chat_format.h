@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/answer_job.h"
@@ -23,7 +24,8 @@ struct ChatFormatOptions {
   size_t choices = 1;
   bool is_stream = false;
   bool allows_parallel_calls = true;
-  int64_t max_tokens = 0;  // for the warning
+  int64_t max_tokens = 0;            // for the warning
+  std::string_view max_tokens_name;  // as the client spelled it; empty: it set no limit. Of static life
   ErrorReply error = error_reply;
 };
 

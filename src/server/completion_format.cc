@@ -7,6 +7,28 @@
 #include "text/utf8.h"
 
 namespace ps::server {
+namespace {
+
+// A token as a name: its text, or "bytes:" and its bytes as a Python literal writes them where they are no whole UTF-8.
+// A replacement character would give one name to different tokens.
+std::string token_name(std::string_view bytes) {
+  std::string text = text::lossy_utf8(bytes);
+  if (text == bytes) return text;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string name = "bytes:";
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7F) {
+      name.append(c == '\\' ? 2 : 1, c);
+    } else {
+      name.append("\\x") += kDigits[byte >> 4];
+      name += kDigits[byte & 15];
+    }
+  }
+  return name;
+}
+
+}  // namespace
 
 CompletionFormat::CompletionFormat(CompletionCall call, std::shared_ptr<const text::Tokenizer> tokenizer,
                                    std::string model)
@@ -25,9 +47,9 @@ void CompletionFormat::echo(size_t index, const Generation& generation, TextDelt
     const auto logprobs = generation.prompt_logprobs();
     const auto top = generation.prompt_top();
     const size_t width = logprobs.empty() ? 0 : top.size() / logprobs.size();
-    int64_t offset = 0;
+    CharacterCount count;
     for (size_t i = 0; i < prompt.ids.size(); ++i) {
-      TokenDetail detail{prompt.ids[i], 0, {}, offset};
+      TokenDetail detail{prompt.ids[i], 0, {}, count.begun()};
       if (i > 0 && i - 1 < logprobs.size()) {
         detail.logprob = logprobs[i - 1];
         const auto own = top.subspan((i - 1) * width, width);
@@ -35,7 +57,7 @@ void CompletionFormat::echo(size_t index, const Generation& generation, TextDelt
       }
       // A control token that the server put in front is in the list, but not in the text.
       const bool is_shown = i > 0 || !prompt.has_bos_added;
-      if (is_shown) offset += count_characters(tokenizer_->token_bytes(prompt.ids[i]));
+      if (is_shown) count.add(tokenizer_->token_bytes(prompt.ids[i]));
       delta.tokens.push_back(std::move(detail));
     }
     lists.without_logprob = 1;
@@ -47,7 +69,6 @@ void CompletionFormat::echo(size_t index, const Generation& generation, TextDelt
 
 bool CompletionFormat::take(size_t index, const Generation& generation, TextDelta delta, std::string* events) {
   Choice& choice = choices_[index];
-  if (call_.max_tokens == 0) delta = {};  // the engine had to sample one token
   Lists lists;
   const size_t own_tokens = delta.tokens.size();
   if (!std::exchange(choice.has_begun, true) && call_.echo) echo(index, generation, delta, lists);
@@ -112,9 +133,9 @@ void CompletionFormat::write_choice(JsonWriter& json, size_t index, const std::s
 }
 
 void CompletionFormat::write_lists(JsonWriter& json, const Lists& lists) const {
-  const auto text_of = [&](int32_t id) { return text::lossy_utf8(tokenizer_->token_bytes(id)); };
+  const auto name_of = [&](int32_t id) { return token_name(tokenizer_->token_bytes(id)); };
   json.begin_object().key("tokens").begin_array();
-  for (const TokenDetail& detail : lists.tokens) json.string(text_of(detail.id));
+  for (const TokenDetail& detail : lists.tokens) json.string(name_of(detail.id));
   json.end_array().key("token_logprobs").begin_array();
   for (size_t i = 0; i < lists.tokens.size(); ++i) {
     i < lists.without_logprob ? json.null() : json.real(json_logprob(lists.tokens[i].logprob));
@@ -127,14 +148,14 @@ void CompletionFormat::write_lists(JsonWriter& json, const Lists& lists) const {
       json.null();
       continue;
     }
-    // Different ids may have the same text; the likelier one keeps the key. The chosen one is always there.
+    // A control token may be spelled like plain ones; the likelier keeps the key. The chosen one is always there.
     seen.clear();
     json.begin_object();
     const auto add = [&](int32_t id, float logprob) {
-      std::string text = text_of(id);
-      if (std::find(seen.begin(), seen.end(), text) != seen.end()) return;
-      json.key(text).real(json_logprob(logprob));
-      seen.push_back(std::move(text));
+      std::string name = name_of(id);
+      if (std::find(seen.begin(), seen.end(), name) != seen.end()) return;
+      json.key(name).real(json_logprob(logprob));
+      seen.push_back(std::move(name));
     };
     for (const auto& [id, logprob] : detail.top) add(id, logprob);
     add(detail.id, detail.logprob);
@@ -149,7 +170,7 @@ void CompletionFormat::write_usage(JsonWriter& json, const std::vector<Generatio
   TokenUsage sum;
   for (size_t i = 0; i < generations.size(); ++i) {
     const TokenUsage& usage = generations[i].usage();
-    if (call_.max_tokens > 0) sum.completion_tokens += usage.completion_tokens;
+    sum.completion_tokens += usage.completion_tokens;
     if (i % static_cast<size_t>(call_.n) != 0) continue;  // a prompt counts once
     sum.prompt_tokens += usage.prompt_tokens;
     sum.cached_tokens += usage.cached_tokens;

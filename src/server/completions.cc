@@ -141,7 +141,7 @@ AnswerRequest make_answer(CompletionCall call, std::shared_ptr<const text::Token
       request.prompt = prompt.ids;
       request.sampling = call.sampling.sampling;
       request.sampling.seed = sequence_seed(call.sampling, static_cast<size_t>(i));
-      request.max_tokens = std::max<int64_t>(call.max_tokens, 1);
+      request.max_tokens = call.max_tokens;
       request.ignore_eos = call.sampling.ignore_eos;
       request.stop_ids = call.sampling.stop_ids;
       request.top_logprobs = std::max(call.logprobs, 0);

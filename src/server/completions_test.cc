@@ -100,7 +100,9 @@ TEST(CompletionRequest, RefusesIllegalValuesWithTheLegalOnes) {
   expect_refusal(start + R"("seed":9223372036854775808})", "seed", "seed must be in [0, 2^63)");
   expect_refusal(start + R"("stop":[1]})", "stop", "array of strings");
   expect_refusal(start + R"("stop":["1","1","1","1","1","1","1","1","1","1","1","1","1","1","1","1","1"]})", "stop",
-                 "too long: 17");
+                 "stop has 17 strings; at most 16 are legal");
+  expect_refusal(start + R"("stream":true,"stream_options":{"include_usage":1}})", "stream_options.include_usage",
+                 "stream_options.include_usage is a number");
   expect_refusal(start + R"("stream_options":{}})", "stream_options",
                  "stream_options should be set along with stream = true");
   expect_refusal(start + R"("logit_bias":{"512":1}})", "logit_bias", "0 to 511");
@@ -170,11 +172,12 @@ std::string answer_text(const std::string& request, std::string* events) {
   const std::vector<float> prompt_logprobs = {-0.25F};
   const std::vector<engine::TokenLogprob> prompt_top = {{byte_id('z'), -0.125F}};
   std::vector<engine::Event> said = {token('b', -0.5F), token('c', -1)};
+  if (answer.requests[0].max_tokens == 0) said = {engine::Event{.prompt_tokens = 2}};
   if (answer.requests[0].prompt_logprobs) {
     said[0].prompt_logprobs = prompt_logprobs;
     said[0].prompt_top = prompt_top;
   }
-  said[1].finish = engine::FinishReason::kLength;
+  said.back().finish = engine::FinishReason::kLength;
   for (const engine::Event& event : said) {
     TextDelta delta;
     generations[0].take(event, delta);
@@ -215,6 +218,39 @@ TEST(CompletionAnswer, EchoesAPromptWithItsLogprobs) {
   JsonWriter offsets;
   offsets.value(*lists->find("text_offset"));
   EXPECT_EQ(offsets.text(), "[0, 0, 1, 2]");
+}
+
+// Parts of characters keep their own names: as text all of them would be one replacement character.
+TEST(CompletionAnswer, TokensThatAreNoWholeCharactersAreNamedByTheirBytes) {
+  AnswerRequest answer = make_answer(call_of(R"({"prompt":"a","logprobs":3})"), small_tokenizer(), "m");
+  std::vector<Generation> generations;
+  generations.emplace_back(*small_tokenizer(), answer.options[0]);
+  const std::vector<engine::TokenLogprob> first = {
+      {byte_id('\xE2'), -0.5F}, {byte_id('\xC3'), -1}, {byte_id('\x80'), -2}};
+  const std::vector<engine::TokenLogprob> second = {{byte_id('\x80'), -0.25F}, {byte_id('b'), -3}};
+  const std::vector<engine::TokenLogprob> third = {{byte_id('\xA6'), -0.125F}, {byte_id('\\'), -4}};
+  std::vector<engine::Event> said = {token('\xE2', -0.5F), token('\x80', -0.25F), token('\xA6', -0.125F)};
+  said[0].top = first;
+  said[1].top = second;
+  said[2].top = third;
+  said[2].finish = engine::FinishReason::kLength;
+  for (const engine::Event& event : said) {
+    TextDelta delta;
+    generations[0].take(event, delta);
+    answer.format->take(0, generations[0], std::move(delta), nullptr);
+  }
+  const auto json = JsonValue::parse(answer.format->whole(generations).body);
+  ASSERT_TRUE(json.ok());
+  const JsonValue& choice = json.value().find("choices")->items().at(0);
+  EXPECT_EQ(choice.find("text")->text(), "\u2026");
+  const JsonValue* lists = choice.find("logprobs");
+  const auto list = [&](const char* name) {
+    return JsonWriter(JsonWriter::Style::kCompact).value(*lists->find(name)).text();
+  };
+  EXPECT_EQ(list("tokens"), R"(["bytes:\\xe2","bytes:\\x80","bytes:\\xa6"])");
+  EXPECT_EQ(list("top_logprobs"), R"([{"bytes:\\xe2":-0.5,"bytes:\\xc3":-1.0,"bytes:\\x80":-2.0},)"
+                                  R"({"bytes:\\x80":-0.25,"b":-3.0},{"bytes:\\xa6":-0.125,"\\":-4.0}])");
+  EXPECT_EQ(list("text_offset"), "[0,1,1]");
 }
 
 TEST(CompletionAnswer, WithoutAnswerTokensOnlyThePromptIsShown) {

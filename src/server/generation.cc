@@ -22,6 +22,12 @@ int64_t count_characters(std::string_view text) noexcept {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
+void CharacterCount::add(std::string_view bytes) {
+  std::string text;
+  decoder_.append(bytes, text);
+  whole_ += count_characters(text);
+}
+
 Generation::Generation(const text::Tokenizer& tokenizer, Options options)
     : tokenizer_(tokenizer),
       keeps_details_(options.keeps_details),
@@ -44,14 +50,14 @@ void Generation::take(const engine::Event& event, TextDelta& delta) {
 void Generation::keep_detail(int32_t id, const engine::Event& event) {
   if (!keeps_details_) return;
   Waiting waiting;
-  waiting.detail = {id, event.logprob, {event.top.begin(), event.top.end()}, characters_};
+  waiting.detail = {id, event.logprob, {event.top.begin(), event.top.end()}, characters_.begun()};
   waiting.begin = decoded_bytes_;
   waiting_.push_back(std::move(waiting));
 }
 
 void Generation::push(const engine::Event& event, TextDelta& delta) {
   keep_detail(event.token, event);
-  if (keeps_details_) characters_ += count_characters(tokenizer_.token_bytes(event.token));
+  if (keeps_details_) characters_.add(tokenizer_.token_bytes(event.token));
   const text::Detokenizer::Emission emission = detokenizer_.push(event.token);
   if (emission.tokens == 0) return;
   usage_.completion_tokens += emission.tokens;

@@ -16,6 +16,7 @@
 #include "server/stop_matcher.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace ps::server {
 
@@ -24,7 +25,19 @@ struct TokenDetail {
   int32_t id = 0;
   float logprob = 0;
   std::vector<engine::TokenLogprob> top;
-  int64_t offset = 0;  // characters of the answer before it
+  int64_t offset = 0;  // characters of the answer that have begun before it
+};
+
+// Characters of a text that arrives in tokens: broken bytes count as the replacement characters that they become.
+class CharacterCount {
+ public:
+  void add(std::string_view bytes);
+  // Those that have begun, an unfinished one included.
+  [[nodiscard]] int64_t begun() const noexcept { return whole_ + (decoder_.has_tail() ? 1 : 0); }
+
+ private:
+  text::LossyUtf8 decoder_;
+  int64_t whole_ = 0;
 };
 
 struct TextDelta {
@@ -90,12 +103,12 @@ class Generation {
   std::deque<Waiting> waiting_;  // details whose text is not out
   size_t decoded_bytes_ = 0;     // of text out of the detokenizer
   size_t shown_bytes_ = 0;
-  int64_t characters_ = 0;  // begun by the tokens so far
+  CharacterCount characters_;
   std::vector<float> prompt_logprobs_;
   std::vector<engine::TokenLogprob> prompt_top_;
 };
 
-// Characters that begin in these bytes of UTF-8.
+// Characters of whole UTF-8.
 [[nodiscard]] int64_t count_characters(std::string_view text) noexcept;
 
 }  // namespace ps::server

@@ -125,6 +125,17 @@ TEST(Generation, OffsetsCountCharacters) {
   EXPECT_EQ(delta.tokens[2].offset, 1);
 }
 
+// Whatever the bytes are, the text between two offsets is the text of the token between them.
+TEST(Generation, OffsetsOfBrokenBytesFollowTheTextThatTheyBecome) {
+  Generation generation(*small_tokenizer(), {{}, true});
+  TextDelta delta;
+  for (const char byte : std::string("\x80\xE2\x80z\xE2\xE2\x80\xA6z")) generation.take(token(byte_id(byte)), delta);
+  EXPECT_EQ(delta.text, "\uFFFD\uFFFDz\uFFFD\u2026z");
+  std::vector<int64_t> offsets;
+  for (const TokenDetail& detail : delta.tokens) offsets.push_back(detail.offset);
+  EXPECT_EQ(offsets, (std::vector<int64_t>{0, 1, 2, 2, 3, 4, 5, 5, 5}));
+}
+
 TEST(Generation, TheStoppingTokenHasDetailsButNoText) {
   Generation generation(*small_tokenizer(), {{}, true});
   TextDelta delta;

@@ -1,6 +1,10 @@
 #include "server/http_message.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <ctime>
+#include <random>
 #include <utility>
 
 namespace ps::server {
@@ -11,6 +15,15 @@ int hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
+}
+
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[40];
+  const size_t length = std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return {text, length};
 }
 
 }  // namespace
@@ -36,31 +49,44 @@ HttpReply error_reply(const ApiError& error) {
   return reply;
 }
 
+std::string reply_head(int status, std::span<const HttpHeader> headers) {
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status), http_date());
+  for (const HttpHeader& header : headers) head.append(header.name).append(": ").append(header.value).append("\r\n");
+  return head;
+}
+
+std::string make_request_id() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("req-{:016x}{:016x}", random(), random());
+}
+
+std::span<const HttpStatus> http_statuses() noexcept {
+  static constexpr HttpStatus kStatuses[] = {{200, "OK"},
+                                             {204, "No Content"},
+                                             {304, "Not Modified"},
+                                             {400, "Bad Request"},
+                                             {401, "Unauthorized"},
+                                             {404, "Not Found"},
+                                             {405, "Method Not Allowed"},
+                                             {408, "Request Timeout"},
+                                             {411, "Length Required"},
+                                             {413, "Content Too Large"},
+                                             {414, "URI Too Long"},
+                                             {415, "Unsupported Media Type"},
+                                             {417, "Expectation Failed"},
+                                             {431, "Request Header Fields Too Large"},
+                                             {500, "Internal Server Error"},
+                                             {501, "Not Implemented"},
+                                             {503, "Service Unavailable"},
+                                             {505, "HTTP Version Not Supported"}};
+  return kStatuses;
+}
+
 std::string_view reason_phrase(int status) noexcept {
-  switch (status) {
-    case 200: return "OK";
-    case 204: return "No Content";
-    case 304: return "Not Modified";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 411: return "Length Required";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 422: return "Unprocessable Content";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Status";
+  for (const HttpStatus& known : http_statuses()) {
+    if (known.status == status) return known.phrase;
   }
+  return "Status";
 }
 
 bool is_echoable_id(std::string_view text) noexcept {

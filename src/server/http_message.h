@@ -2,6 +2,7 @@
 // Threading: plain values; of a parsed request only the body may still be moved out, by its handler.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,17 @@ struct HttpReply {
 // Adds Retry-After to a 503.
 [[nodiscard]] HttpReply error_reply(const ApiError& error);
 
+// A reply up to its last header: status line, Date, and `headers` in this order. The empty line is still to come.
+[[nodiscard]] std::string reply_head(int status, std::span<const HttpHeader> headers);
+// "req-" and 32 random hexadecimal digits.
+[[nodiscard]] std::string make_request_id();
+
+struct HttpStatus {
+  int status = 0;
+  std::string_view phrase;
+};
+// Every status that is ever sent, ascending; docs/serve.md has them all.
+[[nodiscard]] std::span<const HttpStatus> http_statuses() noexcept;
 // "Not Found"; "Status" for a number without a phrase.
 [[nodiscard]] std::string_view reason_phrase(int status) noexcept;
 

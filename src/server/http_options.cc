@@ -18,6 +18,9 @@ Status check(const HttpOptions& options) {
     return refuse("max-header", options.limits.header_bytes, "1024 to 1048576");
   }
   if (options.max_pending_bytes < 1) return refuse("max-pending", options.max_pending_bytes, "1 or more");
+  if (!(options.body_rate >= 1 && options.body_rate <= 1e12)) {
+    return refuse("body-rate", options.body_rate, "1 to 1e12");
+  }
   const std::pair<const char*, double> times[] = {{"header-seconds", options.header_seconds},
                                                   {"body-seconds", options.body_seconds},
                                                   {"idle-seconds", options.idle_seconds},

@@ -16,7 +16,8 @@ struct HttpOptions {
   int64_t max_connections = 4096;
   int64_t max_pending_bytes = 4 << 20;  // queued for one stream; beyond it the client is dropped
   double header_seconds = 15;           // from the first byte of a request to the end of its headers
-  double body_seconds = 30;             // without a byte of the body
+  double body_seconds = 30;             // without a byte of the body, and in sum beyond what body_rate allows
+  double body_rate = 1024;              // bytes per second that a body comes with at least
   double idle_seconds = 90;             // between requests
   double write_seconds = 60;            // without progress while bytes wait to be sent
   double keep_alive_seconds = 5;        // of silence in a stream before a comment is sent

@@ -22,6 +22,23 @@ ApiError too_long_target(int64_t limit) {
   return ApiError::http(414, "the request target is longer than " + std::to_string(limit) + " bytes");
 }
 
+bool has_bare_line_feed(std::string_view text) {
+  const size_t feed = text.find('\n');
+  return feed != std::string_view::npos && (feed == 0 || text[feed - 1] != '\r');
+}
+
+// Whether the request line ends as it must, with a version of HTTP: only then the version is what is wrong with it.
+bool has_whole_version(std::string_view input) {
+  const std::string_view line = input.substr(0, input.find("\r\n"));
+  constexpr std::string_view kName = " HTTP/";
+  constexpr size_t kLength = kName.size() + 3;  // and "1.1"
+  if (line.size() == input.size() || line.size() < kLength || line.find('\n') != std::string_view::npos) return false;
+  const std::string_view version = line.substr(line.size() - kLength);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return version.starts_with(kName) && is_digit(version[kName.size()]) && version[kName.size() + 1] == '.' &&
+         is_digit(version.back());
+}
+
 }  // namespace
 
 class RequestParser::Grammar final : public http::basic_parser<true> {
@@ -47,6 +64,8 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
     error_code error;
     const size_t used = input.empty() ? 0 : put({input.data(), input.size()}, error);
     if (error == http::error::need_more) error = {};
+    // The library would wait on for the end of such a line.
+    if (!error && !has_request_line_ && has_bare_line_feed(input.substr(used))) error = http::error::bad_line_ending;
     if (error) {
       fail(error, input);
       return bytes.size();
@@ -96,7 +115,7 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
       return fail(ApiError::http(413, "the body is longer than " + std::to_string(limits_.body_bytes) + " bytes"));
     }
     if (error == http::error::header_limit) return overflow(input);
-    if (error == http::error::bad_version && input.find("HTTP/") != std::string_view::npos) {
+    if (error == http::error::bad_version && has_whole_version(input)) {
       return fail(ApiError::http(505, "the HTTP version is not supported; legal values are HTTP/1.1 and HTTP/1.0"));
     }
     fail(ApiError::http(400, "malformed HTTP request: " + error.message()));

@@ -96,6 +96,12 @@ TEST(RequestParser, RefusesMalformedRequests) {
   EXPECT_EQ(failure("GET\r\n\r\n"), 400);
   EXPECT_EQ(failure("GET /\r\n\r\n"), 400);
   EXPECT_EQ(failure("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), 505);
+  EXPECT_EQ(failure("GET / HTTP/0.9\r\nHost: a\r\n\r\n"), 505);
+  EXPECT_EQ(failure("GET / HTTP/1.1\nHost: a\n\n"), 400) << "a bare line feed";
+  EXPECT_EQ(failure("GET / HTTP/2.0\nHost: a\r\n\r\n"), 400) << "a bare line feed";
+  EXPECT_EQ(failure("GET / HTTP/1.1\rHost: a\r\n\r\n"), 400) << "a bare carriage return";
+  EXPECT_EQ(failure("GET / HTTP/x.y\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(failure("GET / HTTP/1.1 \r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(failure("GET / HTTP/1.1\r\nno colon\r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(failure("GET / HTTP/1.1\r\n\r\n"), 400) << "no host";
   EXPECT_EQ(failure("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);

@@ -7,8 +7,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <ctime>
-#include <random>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -32,6 +30,7 @@ constexpr int64_t kRefusalsAtOnce = 256;  // connections beyond the limit that a
 constexpr int kClientGone = 499;
 constexpr std::chrono::milliseconds kSweepInterval{50};
 constexpr std::chrono::milliseconds kLingerTime{2000};
+constexpr std::chrono::milliseconds kFarewellTime{3000};  // for the last bytes, when the time to drain is over
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -40,19 +39,7 @@ Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-std::string http_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[40];
-  const size_t length = std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return {text, length};
-}
-
-std::string make_request_id() {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("req-{:016x}{:016x}", random(), random());
-}
+ApiError stopping() { return ApiError::unavailable("the server stops", "stopping"); }
 
 }  // namespace
 
@@ -65,6 +52,7 @@ struct HttpServer::Loop {
   std::unordered_set<std::shared_ptr<Connection>> connections;
   std::vector<std::shared_ptr<Connection>> swept;
   Clock::time_point drain_end = Clock::time_point::max();
+  Clock::time_point farewell_end = Clock::time_point::max();
   std::vector<char> buffer = std::vector<char>(64 << 10);  // every connection reads through it
 };
 
@@ -88,13 +76,11 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   }
   // Called twenty times a second.
   void check_time(Clock::time_point now);
-  // The server drains: closes now if nothing is going on, else after the running request.
-  void wind_down() {
-    closes_ = true;
-    const bool is_between = exchange_ == nullptr && input_.empty() && pending_bytes() == 0 &&
-                            parser_.state() == RequestParser::State::kNothing;
-    is_between ? close() : close_if_idle();
-  }
+  // The server drains: closes now if nothing is going on, else after the running request. One that has not come in
+  // whole is refused.
+  void wind_down();
+  // The time to drain is over: the running request ends with an error.
+  void stop_exchange();
   // The running request has no reader any more; closes.
   void lose();
 
@@ -133,9 +119,11 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   bool is_sending_ = false;
   bool is_feeding_ = false;
   bool is_dropped_ = false;
-  bool has_ended_ = false;                     // the client's side
-  bool closes_ = false;                        // after what is queued
-  Clock::time_point mark_ = Clock::now();      // when the present phase of reading began, or last moved
+  bool has_ended_ = false;                 // the client's side
+  bool closes_ = false;                    // after what is queued
+  Clock::time_point mark_ = Clock::now();  // when the present phase of reading began, or last moved
+  Clock::time_point body_start_ = mark_;
+  int64_t body_bytes_ = 0;                     // of the body, framing included, since then
   Clock::time_point progress_ = Clock::now();  // of writing
 };
 
@@ -150,14 +138,24 @@ class HttpServer::Exchange final : public Responder {
   void send(std::string_view events) override;
   void end_stream() override;
   void on_gone(std::function<void()> function) override;
+  void on_stop(std::function<void(const ApiError& error)> function) override {
+    if (!is_done_) stopped_ = std::move(function);
+  }
   [[nodiscard]] bool is_open() const override { return !is_done_; }
 
   [[nodiscard]] bool has_listener() const { return gone_ != nullptr; }
   // Ends without an answer.
   void abandon(HttpServer& server) {
     if (std::exchange(is_done_, true)) return;
+    stopped_ = nullptr;
     report(server, kClientGone);
     if (const auto function = std::exchange(gone_, nullptr)) function();
+  }
+  // Ends with an error, whoever is at work on the answer.
+  void stop(const ApiError& error) {
+    if (const auto function = std::exchange(stopped_, nullptr)) function(error);
+    if (is_stream_) send(data_event(error_body(error)));
+    is_stream_ ? end_stream() : reply(error_reply(error));
   }
   void keep_alive() {
     if (is_stream_ && !is_done_) send(": " + (comment_ ? comment_() : std::string()) + "\n\n");
@@ -180,6 +178,7 @@ class HttpServer::Exchange final : public Responder {
   std::weak_ptr<Connection> connection_;
   std::shared_ptr<const HttpRequest> request_;
   std::function<void()> gone_;
+  std::function<void(const ApiError& error)> stopped_;
   std::function<std::string()> comment_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_sent_ = start_;
@@ -191,21 +190,17 @@ class HttpServer::Exchange final : public Responder {
 
 std::string HttpServer::Exchange::head(const Connection& connection, int status, std::string_view type,
                                        std::span<const HttpHeader> more) const {
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status), http_date());
-  const auto add = [&](std::string_view name, std::string_view value) {
-    text.append(name).append(": ").append(value).append("\r\n");
-  };
-  if (!type.empty()) add("Content-Type", type);
-  add("X-Request-Id", request_->id);
+  std::vector<HttpHeader> headers;
+  if (!type.empty()) headers.push_back({"Content-Type", std::string(type)});
+  headers.push_back({"X-Request-Id", request_->id});
   if (!keeps_alive(connection)) {
-    add("Connection", "close");
+    headers.push_back({"Connection", "close"});
   } else if (request_->version_minor == 0) {
-    add("Connection", "keep-alive");
+    headers.push_back({"Connection", "keep-alive"});
   }
-  std::vector<HttpHeader> headers(more.begin(), more.end());
+  headers.insert(headers.end(), more.begin(), more.end());
   connection.server_.handler_.add_headers(*request_, headers);
-  for (const HttpHeader& header : headers) add(header.name, header.value);
-  return text;
+  return reply_head(status, headers);
 }
 
 void HttpServer::Exchange::reply(HttpReply reply) {
@@ -270,6 +265,7 @@ void HttpServer::Exchange::end_stream() {
 void HttpServer::Exchange::finish(Connection& connection, bool keeps) {
   is_done_ = true;
   gone_ = nullptr;
+  stopped_ = nullptr;
   comment_ = nullptr;
   report(connection.server_, status_);
   connection.finish_exchange(keeps);
@@ -327,10 +323,15 @@ void HttpServer::Connection::feed() {
   while (used < input_.size() && exchange_ == nullptr && mode_ == Mode::kServing && !closes_ &&
          pending_bytes() < kReadAheadBytes) {
     const auto before = parser_.state();
-    used += parser_.push(std::string_view(input_).substr(used));
+    const size_t taken = parser_.push(std::string_view(input_).substr(used));
+    used += taken;
     const auto state = parser_.state();
     // The time for the head runs from its first byte, the time for the body from its latest.
     if (state != before || state == RequestParser::State::kBody) mark_ = Clock::now();
+    if (state == RequestParser::State::kBody) {
+      body_bytes_ = before == state ? body_bytes_ + static_cast<int64_t>(taken) : 0;
+      if (before != state) body_start_ = mark_;
+    }
     if (state == RequestParser::State::kDone) {
       begin_request();
     } else if (state == RequestParser::State::kFailed) {
@@ -352,7 +353,7 @@ void HttpServer::Connection::begin_request() {
   request->client = client_;
   exchange_ = std::make_shared<Exchange>(weak_from_this(), request);
   const std::shared_ptr<Exchange> exchange = exchange_;
-  if (server_.is_draining_) return exchange->reply(error_reply(ApiError::unavailable("the server stops", "stopping")));
+  if (server_.is_draining_) return exchange->reply(error_reply(stopping()));
   try {
     server_.handler_.handle(request, exchange);
   } catch (const std::exception& error) {
@@ -364,15 +365,13 @@ void HttpServer::Connection::begin_request() {
 // What came is no request: answers and closes.
 void HttpServer::Connection::answer_fault(const ApiError& error) {
   const HttpReply reply = error_reply(error);
-  std::string head = fmt::format(
-      "HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: close\r\nContent-Length: "
-      "{}\r\n",
-      reply.status, reason_phrase(reply.status), http_date(), reply.content_type, make_request_id(), reply.body.size());
-  std::vector<HttpHeader> headers = reply.headers;
+  std::vector<HttpHeader> headers = {{"Content-Type", reply.content_type},
+                                     {"X-Request-Id", make_request_id()},
+                                     {"Connection", "close"},
+                                     {"Content-Length", std::to_string(reply.body.size())}};
+  headers.insert(headers.end(), reply.headers.begin(), reply.headers.end());
   server_.handler_.add_headers(HttpRequest{}, headers);
-  for (const HttpHeader& header : headers) head.append(header.name).append(": ").append(header.value).append("\r\n");
-  head += "\r\n";
-  queue(head, reply.body);
+  queue(reply_head(reply.status, headers) + "\r\n", reply.body);
   server_.handler_.finished({nullptr, client_, reply.status, std::ssize(reply.body), 0});
   closes_ = true;
   close_if_idle();
@@ -441,6 +440,19 @@ void HttpServer::Connection::close_if_idle() {
   if (has_ended_ && input_.empty()) close();
 }
 
+void HttpServer::Connection::wind_down() {
+  closes_ = true;
+  const auto state = parser_.state();
+  if (exchange_ != nullptr || mode_ != Mode::kServing) return;
+  if (state == RequestParser::State::kHeader || state == RequestParser::State::kBody) return answer_fault(stopping());
+  input_.empty() && pending_bytes() == 0 ? close() : close_if_idle();
+}
+
+void HttpServer::Connection::stop_exchange() {
+  // A copy: the end of an answer lets go of its exchange.
+  if (const std::shared_ptr<Exchange> exchange = exchange_) exchange->stop(stopping());
+}
+
 // The answer is out, but a close with unread input would reset the connection and may take the answer with it: reads on
 // for a while, until the client closes.
 void HttpServer::Connection::linger() {
@@ -476,6 +488,7 @@ void HttpServer::Connection::check_time(Clock::time_point now) {
   if (mode_ == Mode::kClosed) return;
   if (pending_bytes() > 0) {
     if (now - progress_ > duration_of(options.write_seconds)) drop_slow_reader();
+    mark_ = body_start_ = now;  // the next request may have to wait for that
     return;
   }
   if (exchange_ != nullptr) {
@@ -485,10 +498,18 @@ void HttpServer::Connection::check_time(Clock::time_point now) {
   const Clock::duration waited = now - mark_;
   switch (parser_.state()) {
     case RequestParser::State::kHeader:
-      if (waited > duration_of(options.header_seconds)) answer_fault(ApiError::http(408, "the headers took too long"));
+      if (waited > duration_of(options.header_seconds)) {
+        answer_fault(ApiError::http(408, fmt::format("the headers took longer than {} s", options.header_seconds)));
+      }
       break;
     case RequestParser::State::kBody:
-      if (waited > duration_of(options.body_seconds)) answer_fault(ApiError::http(408, "the body took too long"));
+      if (waited > duration_of(options.body_seconds)) {
+        answer_fault(ApiError::http(408, fmt::format("no byte of the body came for {} s", options.body_seconds)));
+      } else if (const double grace = options.body_seconds + static_cast<double>(body_bytes_) / options.body_rate;
+                 now - body_start_ > duration_of(grace)) {
+        answer_fault(
+            ApiError::http(408, fmt::format("the body came slower than {} bytes per second allow", options.body_rate)));
+      }
       break;
     default:
       if (waited > duration_of(options.idle_seconds)) close();
@@ -573,8 +594,13 @@ void HttpServer::accept() {
 
 void HttpServer::sweep() {
   const Clock::time_point now = Clock::now();
-  const bool is_late = now >= loop_->drain_end;
+  const bool is_farewell = now >= loop_->drain_end && loop_->farewell_end == Clock::time_point::max();
+  if (is_farewell) loop_->farewell_end = now + kFarewellTime;
+  const bool is_late = now >= loop_->farewell_end;
   loop_->swept.assign(loop_->connections.begin(), loop_->connections.end());
+  if (is_farewell) {
+    for (const auto& connection : loop_->swept) connection->stop_exchange();
+  }
   for (const auto& connection : loop_->swept) is_late ? connection->lose() : connection->check_time(now);
   loop_->swept.clear();
   if (is_draining_ && loop_->connections.empty()) return loop_->context.stop();

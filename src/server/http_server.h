@@ -53,8 +53,9 @@ class HttpServer final : public Executor {
   // Serves until stop(), or until drain() is through.
   void run();
   void post(std::function<void()> work) override;
-  // Takes no more connections, closes idle ones, and lets running requests finish for `seconds`; then cancels them.
-  // A second call shortens the time.
+  // Takes no more connections, closes idle ones, and lets running requests finish for `seconds`. What runs then ends
+  // with 503 `stopping`, or with that error as the last event of its stream, and has a few seconds to take its last
+  // bytes. A second call shortens the time.
   void drain(double seconds);
   void stop();
 

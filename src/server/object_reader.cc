@@ -62,6 +62,12 @@ Result<std::string> ObjectReader::required_string(std::string_view key) const {
   return *std::move(value);
 }
 
+Result<std::string> ObjectReader::required_name(std::string_view key) const {
+  PS_TRY(std::string value, required_string(key));
+  if (value.empty()) return error(key, "must not be empty");
+  return value;
+}
+
 Result<std::optional<bool>> ObjectReader::boolean(std::string_view key) const {
   std::optional<bool> value;
   PS_RETURN_IF_ERROR(read(key, value));

@@ -37,6 +37,8 @@ class ObjectReader : public JsonFields {
 
   [[nodiscard]] Result<std::optional<std::string>> string(std::string_view key) const;
   [[nodiscard]] Result<std::string> required_string(std::string_view key) const;
+  // As required_string(), and not empty.
+  [[nodiscard]] Result<std::string> required_name(std::string_view key) const;
   [[nodiscard]] Result<std::optional<bool>> boolean(std::string_view key) const;
   [[nodiscard]] Result<std::optional<int64_t>> integer(std::string_view key, int64_t low, int64_t high) const;
   [[nodiscard]] Result<std::optional<double>> number(std::string_view key, const NumberRange& range) const;

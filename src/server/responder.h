@@ -1,7 +1,7 @@
 // How a handler answers: either one complete reply, or a stream of server-sent events.
 //
-// Threading: every method is called on the I/O thread, and on_gone's function is called there; get there with
-// Executor::post(). A responder outlives its connection: after the client is gone the calls do nothing.
+// Threading: every method is called on the I/O thread, and the functions of on_gone and on_stop are called there; get
+// there with Executor::post(). A responder outlives its connection: after the client is gone the calls do nothing.
 #pragma once
 
 #include <functional>
@@ -27,10 +27,13 @@ class Responder {
   // Ends the stream.
   virtual void end_stream() = 0;
 
-  // What to do when nobody waits for the answer any more: the client went away, was dropped, or the server stops.
-  // Called at most once, never inside another call of the responder, never after the answer is complete. Replaces an
-  // earlier function.
+  // What to do when nobody waits for the answer any more: the client went away, was dropped, or its connection
+  // is cut at the server's end. Called at most once, never inside another call of the responder, never after the answer
+  // is complete. Replaces an earlier function.
   virtual void on_gone(std::function<void()> function) = 0;
+  // How the answer ends when the server ends before it: the function completes it with the error, in the shape of its
+  // surface. Called as on_gone's is, but with the client still there. Without one the error has OpenAI's shape.
+  virtual void on_stop(std::function<void(const ApiError& error)> function) = 0;
   // Whether somebody still waits for the answer.
   [[nodiscard]] virtual bool is_open() const = 0;
 };

@@ -238,7 +238,10 @@ class ResponsesReply final : public ChatReply {
     json.key("background").boolean(false);
     json.key("error");
     if (final.error != nullptr) {
-      json.begin_object().key("code").string("server_error").key("message").string(final.error->message).end_object();
+      // This surface's name for an internal error; the other codes are ours.
+      const std::string& code = final.error->code;
+      json.begin_object().key("code").string(code == "internal_error" ? "server_error" : code);
+      json.key("message").string(final.error->message).end_object();
     } else {
       json.null();
     }

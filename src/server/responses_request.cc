@@ -25,7 +25,7 @@ Result<ContentPart> read_part(const ObjectReader& part) {
   PS_TRY(const std::string type,
          part.required_choice("type", {"input_text", "output_text", "text", "refusal", "input_image"}));
   if (type == "input_image") {
-    ContentPart image{.kind = ContentPart::Kind::kImage};
+    ContentPart image{.kind = ContentPart::Kind::kImage, .path = part.path()};
     PS_TRY(image.image_url, part.required_string("image_url"));
     return image;
   }
@@ -89,9 +89,10 @@ Status read_reasoning_item(const ObjectReader& item, std::vector<ChatMessage>& m
 
 Status read_call_item(const ObjectReader& item, std::vector<ChatMessage>& messages) {
   text::ToolCall call;
-  PS_TRY(call.id, item.required_string("call_id"));
+  PS_TRY(call.id, item.required_name("call_id"));
   PS_TRY(call.name, item.required_string("name"));
   PS_TRY(call.arguments, item.required_string("arguments"));
+  call.path = item.path_of("arguments");
   ChatMessage& turn = assistant_turn(messages);
   turn.tool_calls.push_back(std::move(call));
   turn.has_tool_calls = true;
@@ -105,7 +106,7 @@ Status read_item(const ObjectReader& item, std::vector<ChatMessage>& messages) {
   if (*type == "reasoning") return read_reasoning_item(item, messages);
   if (*type == "function_call") return read_call_item(item, messages);
   ChatMessage result{.role = Role::kTool, .has_content = true};
-  PS_TRY(result.tool_call_id, item.required_string("call_id"));
+  PS_TRY(result.tool_call_id, item.required_name("call_id"));
   PS_RETURN_IF_ERROR(read_content(item, "output", result.content));
   messages.push_back(std::move(result));
   return {};
@@ -140,7 +141,7 @@ Status read_instructions(const ObjectReader& body, ResponsesRequest& request) {
 
 // A function in the flat shape of this surface, as a function of chat completions.
 Result<text::ToolDefinition> read_function(const ObjectReader& tool) {
-  text::ToolDefinition definition;
+  text::ToolDefinition definition{.path = tool.path()};
   PS_TRY(definition.name, tool.required_string("name"));
   JsonWriter function(JsonWriter::Style::kCompact);
   function.begin_object().key("name").string(definition.name);
@@ -189,8 +190,10 @@ Status read_tool_choice(const ObjectReader& body, ResponsesRequest& request) {
     choice.kind = Kind::kNamed;
     PS_TRY(choice.name, fields.required_string("name"));
   }
-  if (choice.kind == Kind::kRequired && request.chat.tools.empty()) {
-    return body.error("tool_choice", "\"required\" needs a tool of type function");
+  const bool is_forced = choice.kind == Kind::kRequired || choice.kind == Kind::kNamed;
+  if (is_forced && request.chat.tools.empty()) {
+    const std::string_view name = choice.kind == Kind::kRequired ? "\"required\"" : "\"function\"";
+    return body.error("tool_choice", std::string(name) + " needs at least one tool of type function in tools");
   }
   return {};
 }
@@ -234,6 +237,7 @@ Status read_sampling(const ObjectReader& body, ResponsesRequest& request) {
   text::SamplingFields& sampling = request.sampling;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   PS_TRY(sampling.max_tokens, body.integer("max_output_tokens", 1, kMost));
+  sampling.max_tokens_name = "max_output_tokens";
   PS_TRY(sampling.temperature, body.number("temperature", {.low = 0, .high = 2}));
   PS_TRY(sampling.top_p, body.number("top_p", {.low = 0, .high = 1, .excludes_low = true}));
   PS_TRY(sampling.top_k, body.integer("top_k", 0, std::numeric_limits<int32_t>::max()));
@@ -280,6 +284,7 @@ Status read_include(const ObjectReader& body, ResponsesRequest& request) {
 
 Result<ResponsesRequest> read_responses_request(const JsonValue& body, const text::ChatDefaults& defaults) {
   ResponsesRequest request;
+  request.chat.dialect = text::Dialect::kResponses;
   PS_TRY(const ObjectReader fields, ObjectReader::of(body));
   PS_TRY(request.model, fields.required_string("model"));
   PS_RETURN_IF_ERROR(refuse_unsupported(fields));
@@ -287,6 +292,7 @@ Result<ResponsesRequest> read_responses_request(const JsonValue& body, const tex
   PS_RETURN_IF_ERROR(read_include(fields, request));
   PS_RETURN_IF_ERROR(read_instructions(fields, request));
   PS_RETURN_IF_ERROR(read_input(fields, request.chat.messages));
+  if (request.chat.messages.empty()) return fields.error("input", "at least one item is required");
   PS_RETURN_IF_ERROR(read_tools(fields, request));
   PS_RETURN_IF_ERROR(read_tool_choice(fields, request));
   PS_RETURN_IF_ERROR(read_reasoning(fields, defaults, request));

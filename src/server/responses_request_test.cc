@@ -109,7 +109,12 @@ TEST(ResponsesRequest, ReasoningAndForcedTools) {
   EXPECT_EQ(chat(tool + R"(, "tool_choice": "required", "reasoning": {"effort": "high"})"),
             "tool_choice: reasoning does not go with a forced tool; legal values are auto and none, or "
             "reasoning.effort \"none\"");
-  EXPECT_EQ(chat(R"(, "tool_choice": "required")"), "tool_choice: \"required\" needs a tool of type function");
+  for (const std::string none : {"", R"(, "tools": [])", R"(, "tools": [{"type": "web_search"}])"}) {
+    EXPECT_EQ(chat(none + R"(, "tool_choice": "required")"),
+              "tool_choice: \"required\" needs at least one tool of type function in tools");
+    EXPECT_EQ(chat(none + R"(, "tool_choice": {"type": "function", "name": "f"})"),
+              "tool_choice: \"function\" needs at least one tool of type function in tools");
+  }
 }
 
 TEST(ResponsesRequest, JsonObjectAndNoSchema) {

@@ -43,7 +43,7 @@ void read_stops(RequestFields& fields, SamplingFields& out) {
   if (!value->is_array()) return fields.fail(ApiError::invalid("stop must be a string or an array of strings", "stop"));
   if (value->items().size() > kMaxStops) {
     return fields.fail(ApiError::invalid(
-        fmt::format("ChatCompletionStopSequences string array too long: {}", value->items().size()), "stop"));
+        fmt::format("stop has {} strings; at most {} are legal", value->items().size(), kMaxStops), "stop"));
   }
   for (const JsonValue& item : value->items()) {
     if (!item.is_string())
@@ -101,7 +101,11 @@ void read_stream(RequestFields& fields, SamplingFields& out) {
     return fields.fail(ApiError::invalid("stream_options must be an object", "stream_options"));
   RequestFields inner(*options);
   out.includes_usage = inner.boolean("include_usage", false);
-  if (inner.error()) fields.fail(*inner.error());
+  if (!inner.error()) return;
+  ApiError error = *inner.error();
+  error.message.insert(0, "stream_options.");
+  error.param.insert(0, "stream_options.");
+  fields.fail(std::move(error));
 }
 
 }  // namespace

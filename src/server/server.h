@@ -37,8 +37,8 @@ class Server {
   void start();
   [[nodiscard]] std::string address() const;
   [[nodiscard]] int port() const;
-  // Takes no more requests and lets those that run finish for `seconds`; then cancels them. A second call may shorten
-  // the time.
+  // Takes no more requests and lets those that run finish for `seconds`; then cancels and tells them. A second call may
+  // shorten the time.
   void drain(double seconds);
   // Whether draining is through.
   [[nodiscard]] bool has_ended() const noexcept;

@@ -91,19 +91,22 @@ class RecordingResponder final : public Responder {
   void send(std::string_view text) override { events += text; }
   void end_stream() override { is_open_ = false; }
   void on_gone(std::function<void()> function) override { gone = std::move(function); }
+  void on_stop(std::function<void(const ApiError&)> function) override { stop = std::move(function); }
   [[nodiscard]] bool is_open() const override { return is_open_; }
 
   HttpReply last{0, "", {}, ""};
   std::string events;
   std::function<std::string()> comment;
   std::function<void()> gone;
+  std::function<void(const ApiError&)> stop;
   bool is_stream = false;
 
  private:
   bool is_open_ = true;
 };
 
-// Answers every sequence with `answer`, a token a step, until its max_tokens; or does what `on_step` says first.
+// Answers every sequence with `answer`, a token a step, until its max_tokens; or does what `on_step` says first. Prompt
+// log-probabilities are not its business.
 class ScriptedEngine final : public EnginePort {
  public:
   std::vector<int32_t> answer = {5, 6, 7};
@@ -138,6 +141,8 @@ class ScriptedEngine final : public EnginePort {
       event.prompt_tokens = std::ssize(sequence.request.prompt);
       if (sequence.is_aborted) {
         event.finish = engine::FinishReason::kAborted;
+      } else if (sequence.request.max_tokens == 0) {
+        event.finish = engine::FinishReason::kLength;
       } else if (sequence.said == answer.size()) {
         event.stop_token = stop_token;
         event.finish = engine::FinishReason::kStop;

@@ -37,17 +37,21 @@ struct ContentPart {
   std::string text;       // of kText; the type's name of kUnsupported
   std::string image_url;  // of kImage, as sent: "data:image/png;base64,..." or an http(s) address
   ImageDetail detail = ImageDetail::kAuto;
+  std::string path;  // of kImage: where the request has it, for messages about it
 };
 
 struct ToolCall {
   std::string id;  // empty where the client sent none
   std::string name;
   std::string arguments;  // JSON text as the client sent it; may be malformed
+  std::string path;       // where the request has the arguments, for messages about them; empty: as chat completions
 };
 
 struct ToolDefinition {
   std::string name;
   JsonValue function;  // the object with "name", "description", "parameters", ... as sent
+  std::string path;    // where the request has its name, for messages about it: "tools[0].function"
+  std::string_view schema_key = "parameters";  // as the request spells it
 };
 
 struct ChatMessage {
@@ -93,6 +97,9 @@ struct ResponseFormat {
   JsonValue schema;  // of kJsonSchema: the object under "json_schema"; enforced by the sampler, not by the prompt
 };
 
+// Whose request it was: messages about a conversation use the client's own names.
+enum class Dialect : uint8_t { kChatCompletions, kMessages, kResponses };
+
 // How the prompt ends.
 enum class PromptEnding : uint8_t {
   kTurn,      // as the encoder does by itself: the recipe asks for a reply; the model encoder after a user's turn only
@@ -102,6 +109,7 @@ enum class PromptEnding : uint8_t {
 };
 
 struct ChatRequest {
+  Dialect dialect = Dialect::kChatCompletions;
   std::vector<ChatMessage> messages;
   std::vector<ToolDefinition> tools;
   ToolChoice tool_choice;

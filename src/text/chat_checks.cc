@@ -41,8 +41,7 @@ Status check_tool_names(const std::vector<ToolDefinition>& tools) {
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < tools.size(); ++i) {
     if (!is_tool_name(tools[i].name)) {
-      return Status::invalid("tools[" + std::to_string(i) +
-                             "].function.name: legal are 1 to 128 characters of a-z, A-Z, 0-9, _ and -");
+      return Status::invalid(tools[i].path + ".name: legal are 1 to 128 characters of a-z, A-Z, 0-9, _ and -");
     }
   }
   for (const ToolDefinition& tool : tools) {
@@ -51,8 +50,8 @@ Status check_tool_names(const std::vector<ToolDefinition>& tools) {
   return {};
 }
 
-Status check_tool_schema(const ToolDefinition& tool, size_t index) {
-  const std::string path = "tools[" + std::to_string(index) + "].function.";
+Status check_tool_schema(const ToolDefinition& tool) {
+  const std::string path = tool.path + ".";
   const JsonValue* description = tool.function.find("description");
   if (description != nullptr && !description->is_null() && !description->is_string()) {
     return Status::invalid(path + "description: expected a string, found " + std::string(description->kind_name()));
@@ -61,7 +60,7 @@ Status check_tool_schema(const ToolDefinition& tool, size_t index) {
   if (parameters == nullptr || parameters->is_null()) return {};
   const JsonValue* type = parameters->find("type");
   if (!parameters->is_object() || type == nullptr || !type->is_string() || type->text() != "object") {
-    return Status::invalid(path + "parameters: expected a JSON schema with \"type\": \"object\"");
+    return Status::invalid(path + std::string(tool.schema_key) + ": expected a JSON schema with \"type\": \"object\"");
   }
   return {};
 }
@@ -104,23 +103,69 @@ Status check_recipe_fields(const ChatRequest& request, size_t index) {
   return {};
 }
 
-Status duplicate_id(const std::string& id, size_t index) {
-  return Status::invalid("Duplicate value for 'tool_call_id' of " + id + " in message[" + std::to_string(index) + "]");
-}
+// How a surface names calls, their results, and the ids that join them.
+class CallErrors {
+ public:
+  explicit CallErrors(Dialect dialect)
+      : is_own_(dialect == Dialect::kChatCompletions),
+        call_(dialect == Dialect::kMessages ? "tool_use" : "function_call"),
+        call_id_(dialect == Dialect::kMessages ? "id" : "call_id"),
+        result_(dialect == Dialect::kMessages ? "tool_result" : "function_call_output"),
+        result_id_(dialect == Dialect::kMessages ? "tool_use_id" : "call_id") {}
 
-Status check_call_ids(const ChatMessage& message, size_t index, std::unordered_set<std::string_view>& ids) {
+  [[nodiscard]] Status duplicate_call(const std::string& id, size_t index) const {
+    return is_own_ ? duplicate(id, index) : refuse(call_, "two have the ", call_id_, id, "");
+  }
+  [[nodiscard]] Status duplicate_result(const std::string& id, size_t index) const {
+    return is_own_ ? duplicate(id, index) : refuse(result_, "two have the ", result_id_, id, "");
+  }
+  [[nodiscard]] Status unexpected_result(const std::string& id) const {
+    if (is_own_) return Status::invalid(std::string(kUnanswered) + "Unexpected tool_call_id: " + id);
+    return refuse(result_, "the ", result_id_, id,
+                  std::string(" belongs to no ").append(call_) + " of the turn before");
+  }
+  [[nodiscard]] Status lone_result(const std::string& id) const {
+    if (!is_own_) return unexpected_result(id);
+    return Status::invalid("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'");
+  }
+  [[nodiscard]] Status missing_result(const std::string& id) const {
+    if (!is_own_)
+      return refuse(call_, "the ", call_id_, id, std::string(" has no ").append(result_) + " right after it");
+    return Status::invalid(std::string(kUnanswered) + "(insufficient tool messages following tool_calls message)");
+  }
+
+ private:
+  static Status duplicate(const std::string& id, size_t index) {
+    return Status::invalid("Duplicate value for 'tool_call_id' of " + id + " in message[" + std::to_string(index) +
+                           "]");
+  }
+  static Status refuse(std::string_view thing, std::string_view before, std::string_view field, const std::string& id,
+                       std::string_view after) {
+    return Status::invalid(std::string(thing).append(": ").append(before).append(field).append(" \"") + id +
+                           std::string("\"").append(after));
+  }
+
+  bool is_own_;
+  std::string_view call_;
+  std::string_view call_id_;
+  std::string_view result_;
+  std::string_view result_id_;
+};
+
+Status check_call_ids(const ChatMessage& message, size_t index, const CallErrors& errors,
+                      std::unordered_set<std::string_view>& ids) {
   for (size_t i = 0; i < message.tool_calls.size(); ++i) {
     const std::string& id = message.tool_calls[i].id;
     if (id.empty()) {
       return Status::invalid(message_path(index) + ".tool_calls[" + std::to_string(i) + "].id: missing field");
     }
-    if (!ids.insert(id).second) return duplicate_id(id, index);
+    if (!ids.insert(id).second) return errors.duplicate_call(id, index);
   }
   return {};
 }
 
 // The assistant message at `index` and the results after it, which end before the index that is returned.
-Result<size_t> check_calls(const std::vector<ChatMessage>& messages, size_t index) {
+Result<size_t> check_calls(const std::vector<ChatMessage>& messages, size_t index, const CallErrors& errors) {
   const ChatMessage& message = messages[index];
   if (!message.has_content && !message.has_tool_calls) {
     return Status::invalid("Invalid assistant message: content or tool_calls must be set");
@@ -132,30 +177,33 @@ Result<size_t> check_calls(const std::vector<ChatMessage>& messages, size_t inde
                            "instead.");
   }
   std::unordered_set<std::string_view> ids;
-  PS_RETURN_IF_ERROR(check_call_ids(message, index, ids));
+  PS_RETURN_IF_ERROR(check_call_ids(message, index, errors, ids));
   std::unordered_set<std::string_view> answered;
   size_t next = index + 1;
   for (; next < messages.size() && messages[next].role == Role::kTool; ++next) {
     const std::string& id = messages[next].tool_call_id;
     if (id.empty()) return Status::invalid(message_path(next) + ".tool_call_id: missing field");
-    if (!ids.contains(id)) return Status::invalid(std::string(kUnanswered) + "Unexpected tool_call_id: " + id);
-    if (!answered.insert(id).second) return duplicate_id(id, next);
+    if (!ids.contains(id)) return errors.unexpected_result(id);
+    if (!answered.insert(id).second) return errors.duplicate_result(id, next);
   }
-  if (answered.size() == ids.size()) return next;
-  return Status::invalid(std::string(kUnanswered) + "(insufficient tool messages following tool_calls message)");
+  for (const ToolCall& call : message.tool_calls) {
+    if (!answered.contains(call.id)) return errors.missing_result(call.id);
+  }
+  return next;
 }
 
 Status check_recipe_messages(const ChatRequest& request) {
+  const CallErrors errors(request.dialect);
   size_t results_end = 0;  // tool messages before it answer a call
   for (size_t i = 0; i < request.messages.size(); ++i) {
     const ChatMessage& message = request.messages[i];
     if (message.role == Role::kTool && i >= results_end) {
-      return Status::invalid("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'");
+      return errors.lone_result(message.tool_call_id);
     }
     PS_RETURN_IF_ERROR(check_recipe_fields(request, i));
     PS_RETURN_IF_ERROR(check_content(message, i, ChatEncoding::kRecipe));
     if (message.role == Role::kAssistant) {
-      PS_TRY(results_end, check_calls(request.messages, i));
+      PS_TRY(results_end, check_calls(request.messages, i, errors));
     }
   }
   return {};
@@ -190,6 +238,15 @@ bool mentions_json(const ChatRequest& request) {
 
 }  // namespace
 
+std::string_view effort_field(Dialect dialect) noexcept {
+  switch (dialect) {
+    case Dialect::kChatCompletions: break;
+    case Dialect::kMessages: return "output_config.effort";
+    case Dialect::kResponses: return "reasoning.effort";
+  }
+  return "reasoning_effort";
+}
+
 std::string tool_schema(const ToolDefinition& tool, ChatEncoding encoding) {
   JsonWriter json;
   if (encoding == ChatEncoding::kModel) return std::move(json.value(tool.function)).text();
@@ -210,7 +267,7 @@ Result<ShownTools> check_tools(const ChatRequest& request, ChatEncoding encoding
   PS_RETURN_IF_ERROR(check_tool_names(request.tools));
   ShownTools shown;
   if (encoding == ChatEncoding::kRecipe) {
-    for (size_t i = 0; i < request.tools.size(); ++i) PS_RETURN_IF_ERROR(check_tool_schema(request.tools[i], i));
+    for (const ToolDefinition& tool : request.tools) PS_RETURN_IF_ERROR(check_tool_schema(tool));
   }
   const ToolChoice& choice = request.tool_choice;
   if (choice.kind == ToolChoice::Kind::kNone) return shown;
@@ -249,8 +306,9 @@ Status check_response_format(const ChatRequest& request, ChatEncoding encoding) 
     return Status::invalid("response_format: only text and json_object are supported");
   }
   if (kind == ResponseFormat::Kind::kJsonObject && encoding == ChatEncoding::kRecipe && !mentions_json(request)) {
-    return Status::invalid(
-        "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
+    const std::string field = request.dialect == Dialect::kResponses ? "text.format" : "response_format";
+    return Status::invalid("Prompt must contain the word 'json' in some form to use '" + field +
+                           "' of type 'json_object'.");
   }
   return {};
 }

@@ -11,6 +11,9 @@
 
 namespace ps::text {
 
+// "reasoning_effort" and its like.
+[[nodiscard]] std::string_view effort_field(Dialect dialect) noexcept;
+
 struct ShownTools {
   std::vector<size_t> indices;       // in ChatRequest::tools
   std::vector<std::string> schemas;  // one line of JSON each, as the encoding writes them

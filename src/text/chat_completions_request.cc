@@ -75,14 +75,17 @@ Status read_top_logprobs(const JsonFields& fields, SamplingFields& sampling) {
   return {};
 }
 
-Status read_max_tokens(const JsonFields& fields, std::optional<int64_t>& max_tokens) {
+Status read_max_tokens(const JsonFields& fields, SamplingFields& sampling) {
+  std::optional<int64_t>& max_tokens = sampling.max_tokens;
   std::optional<int64_t> alias;
   PS_RETURN_IF_ERROR(fields.read("max_tokens", max_tokens));
   PS_RETURN_IF_ERROR(fields.read("max_completion_tokens", alias));
   if (alias && max_tokens && *alias != *max_tokens) {
     return Status::invalid("max_tokens and max_completion_tokens are one setting and must not differ");
   }
-  if (alias) max_tokens = alias;
+  if (max_tokens || !alias) return {};
+  max_tokens = alias;
+  sampling.max_tokens_name = "max_completion_tokens";
   return {};
 }
 
@@ -90,7 +93,7 @@ Status read_sampling_types(const JsonFields& fields, SamplingFields& sampling, i
   PS_RETURN_IF_ERROR(fields.read("n", n));
   PS_RETURN_IF_ERROR(fields.read("frequency_penalty", sampling.frequency_penalty));
   PS_RETURN_IF_ERROR(fields.read("presence_penalty", sampling.presence_penalty));
-  PS_RETURN_IF_ERROR(read_max_tokens(fields, sampling.max_tokens));
+  PS_RETURN_IF_ERROR(read_max_tokens(fields, sampling));
   PS_RETURN_IF_ERROR(fields.read("temperature", sampling.temperature));
   PS_RETURN_IF_ERROR(fields.read("top_p", sampling.top_p));
   PS_RETURN_IF_ERROR(fields.read("top_k", sampling.top_k));
@@ -103,8 +106,8 @@ Status read_sampling_types(const JsonFields& fields, SamplingFields& sampling, i
 // ---- Limits, in the order of the API ----
 
 template <typename Value, typename IsLegal>
-Status limit(const std::optional<Value>& value, const IsLegal& is_legal, const char* message) {
-  return value && !is_legal(*value) ? Status::invalid(message) : Status();
+Status limit(const std::optional<Value>& value, const IsLegal& is_legal, std::string message) {
+  return value && !is_legal(*value) ? Status::invalid(std::move(message)) : Status();
 }
 
 Status check_answers(int64_t n, int64_t most) {
@@ -119,7 +122,8 @@ Status check_sampling(const JsonFields& fields, SamplingFields& sampling) {
   if (!is_penalty(sampling.presence_penalty)) return Status::invalid("presence_penalty must be in [-2, 2]");
   const auto is_positive = [](auto value) { return value > 0; };
   const auto is_share = [](double value) { return value >= 0 && value <= 1; };
-  PS_RETURN_IF_ERROR(limit(sampling.max_tokens, is_positive, "max_tokens must be greater than 0"));
+  PS_RETURN_IF_ERROR(
+      limit(sampling.max_tokens, is_positive, std::string(sampling.max_tokens_name) + " must be greater than 0"));
   PS_RETURN_IF_ERROR(limit(
       sampling.temperature, [](double value) { return value >= 0 && value <= 2; }, "temperature must be in [0, 2]"));
   PS_RETURN_IF_ERROR(

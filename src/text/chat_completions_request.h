@@ -21,15 +21,16 @@
 namespace ps::text {
 
 struct SamplingFields {
-  std::optional<double> temperature;         // 0..2
-  std::optional<double> top_p;               // (0, 1]
-  std::optional<int64_t> max_tokens;         // > 0; "max_completion_tokens" is the same field
-  std::optional<int64_t> seed;               // 0 .. 2^63 - 1
-  std::optional<int64_t> top_k;              // >= 0; 0 = all; an extension, as are min_p and repetition_penalty
-  std::optional<double> min_p;               // 0..1
-  std::optional<double> repetition_penalty;  // 0.01..10
-  double frequency_penalty = 0;              // -2..2
-  double presence_penalty = 0;               // -2..2
+  std::optional<double> temperature;                // 0..2
+  std::optional<double> top_p;                      // (0, 1]
+  std::optional<int64_t> max_tokens;                // > 0; "max_completion_tokens" is the same field
+  std::string_view max_tokens_name = "max_tokens";  // as the client spelled it
+  std::optional<int64_t> seed;                      // 0 .. 2^63 - 1
+  std::optional<int64_t> top_k;                     // >= 0; 0 = all; an extension, as are min_p and repetition_penalty
+  std::optional<double> min_p;                      // 0..1
+  std::optional<double> repetition_penalty;         // 0.01..10
+  double frequency_penalty = 0;                     // -2..2
+  double presence_penalty = 0;                      // -2..2
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, -100..100
   bool logprobs = false;
   int32_t top_logprobs = 0;        // 0..20
@@ -50,6 +51,9 @@ struct ChatDefaults {
   bool is_thinking = true;   // where the request says nothing
   int64_t most_answers = 1;  // legal values of "n" end here
 };
+
+// What "n" may be at most where several answers are given.
+inline constexpr int64_t kMostAnswers = 128;
 
 // Limits of a body: bytes as the server's (encoding.md 5.2), nesting as base/json.h.
 inline constexpr JsonLimits kChatBodyLimits{.bytes = 96 << 20, .depth = 64};

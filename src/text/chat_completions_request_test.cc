@@ -81,6 +81,11 @@ TEST(ChatCompletionsRequest, RefusesWithTheWordsOfTheApi) {
   EXPECT_EQ(refusal(R"(, "temperature": 2.5)"), "temperature must be in [0, 2]");
   EXPECT_EQ(refusal(R"(, "top_p": 0)"), "top_p must be in (0, 1]");
   EXPECT_EQ(refusal(R"(, "max_tokens": 0)"), "max_tokens must be greater than 0");
+  EXPECT_EQ(refusal(R"(, "max_completion_tokens": 0)"), "max_completion_tokens must be greater than 0");
+  EXPECT_EQ(refusal(R"(, "max_tokens": 0, "max_completion_tokens": 0)"), "max_tokens must be greater than 0");
+  EXPECT_EQ(refusal(R"(, "repetition_penalty": 0.009)"), "repetition_penalty must be in [0.01, 10]");
+  EXPECT_EQ(refusal(R"(, "min_p": 2)"), "min_p must be in [0, 1]");
+  EXPECT_EQ(refusal(R"(, "top_k": -1)"), "top_k must be in [0, 2^31)");
   EXPECT_EQ(refusal(R"(, "stream_options": {})"), "stream_options should be set along with stream = true");
   std::string stops = R"(, "stop": ["s")";
   for (int i = 0; i < 15; ++i) stops += ", \"s\"";
@@ -132,7 +137,8 @@ TEST(ChatCompletionsRequest, NamesTheFieldAndWhatIsLegal) {
 
 TEST(ChatCompletionsRequest, NamesThePathInsideAMessage) {
   EXPECT_EQ(message_refusal(R"({"role": "boss", "content": ""})"),
-            "messages[1].role: unknown role 'boss'; legal: system, developer, user, assistant, tool, latest_reminder");
+            "messages[1].role: unknown role 'boss'; legal: system, developer (model encoding), user, assistant, tool, "
+            "latest_reminder");
   EXPECT_EQ(message_refusal(R"({"content": ""})"), "messages[1].role: missing field");
   EXPECT_EQ(message_refusal(R"({"role": "user", "content": 5})"),
             "messages[1].content: expected a string or an array of parts, found a number");

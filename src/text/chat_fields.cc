@@ -22,8 +22,8 @@ Result<ImageDetail> read_detail(const JsonFields& image) {
 }
 
 // {"type": "image_url", "image_url": {"url": ..., "detail": ...}} or the address itself in place of the object.
-Result<ContentPart> read_image_url(const JsonFields& part) {
-  ContentPart image{.kind = ContentPart::Kind::kImage};
+Result<ContentPart> read_image_url(const JsonFields& part, const std::string& path) {
+  ContentPart image{.kind = ContentPart::Kind::kImage, .path = path};
   PS_RETURN_IF_ERROR(part.require("image_url"));
   const JsonValue& value = *part.find("image_url");
   if (value.is_string()) {
@@ -39,7 +39,7 @@ Result<ContentPart> read_image_url(const JsonFields& part) {
 
 // {"type": "file", "file": {"file_data": ...}}: images by content; an id of an earlier upload is not supported.
 Result<ContentPart> read_file_part(const JsonFields& part, const std::string& path) {
-  ContentPart image{.kind = ContentPart::Kind::kImage};
+  ContentPart image{.kind = ContentPart::Kind::kImage, .path = path};
   PS_TRY(const JsonValue* const file, part.object("file"));
   const JsonValue* data = file == nullptr ? nullptr : file->find("file_data");
   if (data == nullptr || !data->is_string()) return Status::invalid(path + ": file must have file_data");
@@ -58,10 +58,11 @@ Result<ContentPart> read_part(const JsonValue& value, const std::string& path, R
     PS_RETURN_IF_ERROR(fields.read("text", part.text));
     return part;
   }
-  if (type == "image_url") return read_image_url(fields);
+  if (type == "image_url") return read_image_url(fields, path);
   if (type == "file") return read_file_part(fields, path);
   if (type == "image") {  // as the model repository's examples have it
     part.kind = ContentPart::Kind::kImage;
+    part.path = path;
     PS_RETURN_IF_ERROR(fields.require("image"));
     PS_RETURN_IF_ERROR(fields.read("image", part.image_url));
     return part;
@@ -161,7 +162,7 @@ Result<ChatMessage> read_message(const JsonValue& value, const std::string& path
   const auto found = find_role(role);
   if (!found) {
     return Status::invalid(path + ".role: unknown role '" + role +
-                           "'; legal: system, developer, user, assistant, tool, latest_reminder");
+                           "'; legal: system, developer (model encoding), user, assistant, tool, latest_reminder");
   }
   ChatMessage message;
   message.role = *found;
@@ -184,6 +185,7 @@ Result<ToolDefinition> read_tool(const JsonValue& value, const std::string& path
   PS_RETURN_IF_ERROR(function_fields.require("name"));
   PS_RETURN_IF_ERROR(function_fields.read("name", tool.name));
   tool.function = function;
+  tool.path = path + ".function";
   return tool;
 }
 

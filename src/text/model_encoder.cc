@@ -17,9 +17,9 @@ class ModelEncoder {
 
   Status encode() {
     if (request_.is_thinking && request_.effort.level == ReasoningEffort::Level::kXhigh) {
-      return Status::invalid(
-          "reasoning_effort: xhigh is not known to this chat encoding; legal: low, high, max, or an "
-          "integer from 1 to 100");
+      return Status::invalid(std::string(effort_field(request_.dialect)) +
+                             ": xhigh is not known to this chat encoding; legal: low, high, max, or an integer from 1 "
+                             "to 100");
     }
     make_turns();
     drop_reasoning();

@@ -301,6 +301,16 @@ TEST(PromptPitfalls, ACallWithoutItsReasoningHasAnEmptyThought) {
   EXPECT_THAT(encode_text(messages, kWithTool).text, HasSubstr("<｜Assistant｜><think></think>\n\n<｜DSML｜ calls>\n"));
 }
 
+// Pitfall 19.
+TEST(PromptPitfalls, TheParserStartsWhereThePromptEnds) {
+  EXPECT_EQ(encode_text(kHello).parser.start, ParserStart::kReasoning);
+  EXPECT_EQ(encode_text(kHello, kOff).parser.start, ParserStart::kContent);
+  const std::string begun = R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])";
+  EXPECT_EQ(encode_text(begun, R"(, "continue_final_message": true)").parser.start, ParserStart::kContinuedContent);
+  EXPECT_EQ(encode_text(kHello, kWithTool + R"(, "tool_choice": "required")" + std::string(kOff)).parser.start,
+            ParserStart::kToolCalls);
+}
+
 // Pitfall 14.
 TEST(PromptPitfalls, ThinkingIsOnUnlessSwitchedOff) {
   EXPECT_THAT(encode_text(kHello).text, EndsWith("<think>"));
@@ -324,7 +334,7 @@ TEST(PromptPitfalls, ANamedToolIsShownAloneAndItsBlockIsOpen) {
     EXPECT_EQ(prompt.parser.start, ParserStart::kToolCalls);
     EXPECT_EQ(refusal_of(kHello, tools, encoding), "Thinking mode does not support this tool_choice");
   }
-  EXPECT_FALSE(encode_text(kHello, R"(, "tool_choice": "required")").is_call_forced);
+  EXPECT_FALSE(encode_text(kHello, R"(, "tool_choice": "required")").is_call_forced);  // the server refuses it
 }
 
 // What users type stays text; what the encoder writes is control (encoding.md 1.4).

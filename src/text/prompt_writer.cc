@@ -107,8 +107,9 @@ Status PromptWriter::calls(std::span<const ToolCall> calls, size_t message_index
   control(markup::kCallsOpening);
   for (size_t i = 0; i < calls.size(); ++i) {
     if (i > 0) control("\n");
-    const std::string path =
-        "messages[" + std::to_string(message_index) + "].tool_calls[" + std::to_string(i) + "].function.arguments";
+    const std::string path = calls[i].path.empty() ? "messages[" + std::to_string(message_index) + "].tool_calls[" +
+                                                         std::to_string(i) + "].function.arguments"
+                                                   : calls[i].path;
     if (Status status = call(calls[i], path); !status.ok()) return status;
   }
   control("\n").control(markup::kTagEnd).control(" calls>");

@@ -160,6 +160,51 @@ TEST(Engine, ImpossibleRequestsAreRefusedAtOnce) {
   EXPECT_EQ(transcriber.of(good).finish, FinishReason::kLength);
 }
 
+// A prompt that is only scored may fill the whole context: nothing is sampled behind it.
+TEST(Engine, APromptWithoutAnAnswerMayFillTheContext) {
+  const auto scores = [](std::vector<int32_t> prompt, int64_t max_tokens) {
+    const auto engine = make_engine(exact_options());
+    Request request = make_request(std::move(prompt), max_tokens);
+    request.prompt_logprobs = true;
+    EXPECT_TRUE(engine->add(request).ok());
+    std::vector<float> got;
+    while (engine->has_work()) {
+      for (const engine::Event& event : engine->step()) {
+        got.insert(got.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+        if (max_tokens > 0 || event.finish == FinishReason::kNone) continue;
+        EXPECT_EQ(event.finish, FinishReason::kLength);
+        EXPECT_EQ(event.token, -1);
+        EXPECT_EQ(event.stop_token, -1);
+        EXPECT_EQ(event.answer_tokens, 0);
+      }
+    }
+    EXPECT_TRUE(engine->check_integrity().ok());
+    return got;
+  };
+  const std::vector<int32_t> prompt = random_prompt(1, 480);
+  std::vector<float> whole = scores(prompt, 0);
+  ASSERT_EQ(whole.size(), 479u);
+  whole.pop_back();
+  EXPECT_EQ(whole, scores({prompt.begin(), prompt.end() - 1}, 1));
+}
+
+TEST(Engine, ARefusalOfLengthSaysWhatWouldFit) {
+  const auto engine = make_engine(exact_options());
+  const auto verdict = [&](int64_t prompt, int64_t max_tokens) {
+    return std::string(engine->check(make_request(random_prompt(1, prompt), max_tokens)).message());
+  };
+  EXPECT_EQ(verdict(479, 0), "");
+  EXPECT_EQ(verdict(480, 0), "");
+  EXPECT_EQ(verdict(479, 1), "");
+  const std::string context = " do not fit into the context of 480 tokens; at most ";
+  EXPECT_EQ(verdict(481, 0), "481 prompt tokens and 0 answer tokens" + context + "480 prompt tokens fit");
+  EXPECT_EQ(verdict(480, 1), "480 prompt tokens and 1 answer token" + context + "479 prompt tokens fit");
+  EXPECT_EQ(verdict(481, 7), "481 prompt tokens and 7 answer tokens" + context + "479 prompt tokens fit");
+  EXPECT_EQ(verdict(479, 2), "479 prompt tokens and 2 answer tokens" + context + "1 answer token fits");
+  EXPECT_EQ(verdict(470, 20), "470 prompt tokens and 20 answer tokens" + context + "10 answer tokens fit");
+  EXPECT_EQ(verdict(470, -1), "max_tokens is -1; legal values are 0 or more");
+}
+
 // Pitfalls F11: 200 cancellations at random moments; everything comes back.
 TEST(Engine, CancellationsReturnEverything) {
   for (const bool replay : {false, true}) {

@@ -56,6 +56,11 @@ echo '{"model": "m", "messages": []}' | "$program" prompt --request - --chat-enc
   fail "the body of a refusal: $(cat "$work/out")"
 [ "$(printf 'r</think>a' | "$program" parse --start reasoning)" = '{"message": {"role": "assistant", "content": "a", "reasoning_content": "r"}, "finish_reason": "stop"}' ] ||
   fail "parse"
+echo '{"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,AA=="}]}]}' > "$work/image"
+code=0
+"$program" prompt --request "$work/image" > "$work/out" 2> /dev/null || code=$?
+[ "$code" = 1 ] || fail "prompt with an image: exit code $code, expected 1"
+grep -qF '"message":"messages[0].content[0]: images are not supported' "$work/out" || fail "prompt with an image: $(cat "$work/out")"
 refused "recipe and model" prompt --request "$work/request" --chat-encoding v4
 refused "--tokenizer PATH or --model DIR" prompt --request "$work/request" --ids
 refused "legal are reasoning" parse --start thinking

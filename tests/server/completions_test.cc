@@ -158,6 +158,44 @@ TEST(Completions, APromptThatDoesNotFitIsToldWhatWould) {
   EXPECT_THAT(reply.error("message"), HasSubstr("at most 2046 answer tokens fit"));
 }
 
+// 2,048 tokens fit, prompt and answer together; a scored prompt has no answer.
+TEST(Completions, LimitsOfTheContextAreExactAndToldWithTheirNumbers) {
+  const auto ask = [](int tokens, const std::string& more) {
+    std::string ids = "0";
+    for (int i = 1; i < tokens; ++i) ids += "," + std::to_string(3 + i % 200);
+    return complete("\"prompt\":[" + ids + "],\"temperature\":0,\"ignore_eos\":true" + more);
+  };
+  const std::string scored = R"(,"echo":true,"logprobs":0)";
+  for (const int tokens : {2047, 2048}) {
+    const Reply reply = ask(tokens, scored + R"(,"max_tokens":0)");
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const JsonValue& lists = *choice_of(reply.json()).find("logprobs");
+    EXPECT_EQ(lists.find("token_logprobs")->items().size(), static_cast<size_t>(tokens));
+    EXPECT_EQ(lists.find("top_logprobs")->items().size(), static_cast<size_t>(tokens));
+    EXPECT_EQ(text_of(*reply.json().find("usage")->find("completion_tokens")), "0");
+  }
+  for (const std::string one : {R"(,"max_tokens":1)", ""}) {  // the default shrinks to what is left
+    const Reply reply = ask(2047, one);
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(choice_of(reply.json()).find("finish_reason")->text(), "length");
+  }
+  const auto refusal = [&](int tokens, const std::string& more) {
+    const Reply reply = ask(tokens, more);
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_EQ(reply.error("code"), "context_length_exceeded");
+    return reply.error("message");
+  };
+  const std::string context = " do not fit into the context of 2048 tokens; at most ";
+  EXPECT_EQ(refusal(2049, scored + R"(,"max_tokens":0)"),
+            "2049 prompt tokens and 0 answer tokens" + context + "2048 prompt tokens fit");
+  for (const std::string one : {R"(,"max_tokens":1)", ""}) {
+    EXPECT_EQ(refusal(2048, one), "2048 prompt tokens and 1 answer token" + context + "2047 prompt tokens fit");
+    EXPECT_EQ(refusal(2049, one), "2049 prompt tokens and 1 answer token" + context + "2047 prompt tokens fit");
+  }
+  EXPECT_EQ(refusal(2047, R"(,"max_tokens":2)"),
+            "2047 prompt tokens and 2 answer tokens" + context + "1 answer token fits");
+}
+
 TEST(Completions, ALargePromptHoldsUpNoStream) {
   Client stream = shared_server().client();
   stream.send(

@@ -92,7 +92,10 @@ TEST_F(Protocol, EveryFaultHasItsStatus) {
   make(options);
   EXPECT_EQ(error_status("nonsense\r\n\r\n"), 400);
   EXPECT_EQ(error_status("GET / HTTP/3.0\r\nHost: a\r\n\r\n"), 505);
+  EXPECT_EQ(error_status("GET / HTTP/1.1\nHost: a\n\n"), 400);
   EXPECT_EQ(error_status("GET / HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(error_status("POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: more\r\nContent-Length: 2\r\n\r\n"), 417);
+  EXPECT_EQ(error_status("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"), 501);
   EXPECT_EQ(error_status(get("/nowhere")), 404);
   EXPECT_EQ(error_status("DELETE /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
   EXPECT_EQ(error_status("POST /tokenize HTTP/1.1\r\nHost: a\r\n\r\n"), 411);
@@ -146,6 +149,47 @@ TEST_F(Protocol, SlowHeadersAndBodiesTimeOut) {
   EXPECT_EQ(body.read_reply().status, 408);
   Client idle = server_->client();
   EXPECT_TRUE(idle.sees_end());
+}
+
+// A byte now and then is no silence; what is received in sum has a time all the same.
+TEST_F(Protocol, TrickledHeadersAndBodiesTimeOut) {
+  ServerOptions options;
+  options.http.header_seconds = 0.5;
+  options.http.body_seconds = 0.5;
+  options.http.body_rate = 1000;
+  make(options);
+  const auto trickle = [&](const std::string& start, const std::string& byte) {
+    Client client = server_->client();
+    client.send(start);
+    const auto begin = std::chrono::steady_clock::now();
+    while (!client.sees_bytes(20) && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
+      client.send(byte);
+    }
+    const Reply reply = client.read_reply();
+    EXPECT_EQ(reply.status, 408) << reply.body;
+    EXPECT_TRUE(client.sees_end());
+    return reply.error("message");
+  };
+  EXPECT_EQ(trickle("GET /health HTTP/1.1\r\nX: ", "a"), "the headers took longer than 0.5 s");
+  const std::string head = "POST /tokenize HTTP/1.1\r\nHost: a\r\n";
+  const std::string slow = "the body came slower than 1000 bytes per second allow";
+  EXPECT_EQ(trickle(head + "Content-Length: 1000000\r\n\r\n", " "), slow) << "a claimed length buys no time";
+  EXPECT_EQ(trickle(head + "Transfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n"), slow);
+}
+
+TEST_F(Protocol, ALargeBodyHasMoreTimeThanASmallOne) {
+  ServerOptions options;
+  options.http.body_seconds = 0.5;
+  options.http.body_rate = 20000;
+  make(options);
+  Client client = server_->client();
+  const std::string body = R"({"prompt":")" + std::string(60000, 'a') + "\"}";
+  client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  for (size_t at = 0; at < body.size(); at += 4000) {  // 1.6 s, beyond the half second of a body without bytes
+    client.send(std::string_view(body).substr(at, 4000));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(client.read_reply().status, 200);
 }
 
 TEST_F(Protocol, ConnectionsHaveALimit) {
@@ -294,6 +338,15 @@ TEST_F(Protocol, AFullQueueSays503) {
   EXPECT_EQ(reply.status, 503);
   EXPECT_EQ(reply.error("code"), "overloaded");
   EXPECT_NE(reply.header("Retry-After"), "");
+  for (const auto& [path, fields] : {std::pair<std::string, std::string>{"/v1/chat/completions", R"("messages":)"},
+                                     {"/v1/messages", R"("max_tokens":9,"messages":)"},
+                                     {"/v1/responses", R"("input":)"}}) {
+    const Reply other =
+        server_->ask(post(path, R"({"model":"m",)" + fields + R"([{"role":"user","content":"Hello"}]})"));
+    EXPECT_EQ(other.status, 503) << path;
+    EXPECT_EQ(other.header("Retry-After"), "1") << path;
+    EXPECT_THAT(other.body, HasSubstr("overloaded")) << path;
+  }
   EXPECT_EQ(server_->ask(post("/v1/completions", R"({"prompt":"a","n":3})")).status, 400) << "never fits";
   EXPECT_EQ(server_->ask(get("/health")).status, 200);
 }

@@ -63,7 +63,7 @@ kill -TERM "$server"
 ends 0 30
 grep -q 'event=request .*path="/health" status=200' "$work/log" || fail "no access log"
 
-# A generation that would take too long: the second signal does not wait for it.
+# A generation that would take too long: the second signal does not wait for it, and its client is told.
 PAGESTATE_API_KEY=sesame start --drain-seconds 600
 get /v1/models | grep -q '401 Unauthorized' || fail "the key is not asked for"
 get /v1/models 'x-api-key: sesame\r\n' | grep -q '"object":"list"' || fail "the key is refused"
@@ -76,6 +76,7 @@ sleep 0.5
 kill -0 "$server" || fail "the server did not wait for its request"
 kill -INT "$server"
 ends 0 30
+grep -q '"code":"stopping"' <&4 || fail "the stream was not told that the server stops"
 exec 4>&-
 
 "$program" serve --help | grep -q -- --drain-seconds || fail "serve --help"
@@ -84,6 +85,7 @@ refused "1 or more" --max-connections 0
 refused "max-queue" --max-queue -1
 refused "max-body" --max-body much
 refused "keep-alive-seconds" --keep-alive-seconds 0
+refused "body-rate" --body-rate 0
 refused "workers" --workers 0
 refused "drain-seconds" --drain-seconds -1
 refused "host" --host no.such.host.invalid
