@@ -16,6 +16,7 @@
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
 #include "apps/units.h"
+#include "apps/warm_up.h"
 #include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -151,6 +152,7 @@ Status serve(Options options) {
          server::Server::create(options.server, port, tokenizer,
                                 model_info(options, checkpoint.config(), engine->memory().max_context, fingerprint)));
   PS_RETURN_IF_ERROR(load_weights(checkpoint));
+  PS_RETURN_IF_ERROR(warm_up(*engine, checkpoint.config().text_config.vocab_size).with("warm-up"));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");

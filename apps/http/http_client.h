@@ -40,8 +40,8 @@ class HttpClient {
   // Begins a POST. Any number may run at once, each on a connection of its own that a later one takes over. Bytes come,
   // and `on_end` at last, inside advance(); both may start further ones.
   [[nodiscard]] Status start(std::string_view path, std::string json, OnBytes on_bytes, OnEnd on_end);
-  // Takes what has come for the requests that run and ends those that are through; if none was, waits for more bytes, at
-  // most so long.
+  // Takes what has come for the requests that run and ends those that are through; if none was, waits for more bytes,
+  // at most so long.
   [[nodiscard]] Status advance(std::chrono::milliseconds wait);
 
   [[nodiscard]] const std::string& url() const noexcept;

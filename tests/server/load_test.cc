@@ -50,8 +50,8 @@ TEST(Load, AThousandWaitingStreamsAndSixtyFourActiveOnes) {
   EXPECT_TRUE(wait_until([&] { return server.is_at_rest(); }));
 }
 
-// Asks again and again: on a connection of its own that stays, on new ones, with mistakes, and sometimes without waiting
-// for the answer. begin() sends a request, end() reads what comes of it.
+// Asks again and again: on a connection of its own that stays, on new ones, with mistakes, and sometimes without
+// waiting for the answer. begin() sends a request, end() reads what comes of it.
 class Visitor {
  public:
   explicit Visitor(const NanoServer& server) : server_(server), kept_(server.client()) {}
