@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "apps/chat/http_client.h"
-#include "apps/chat/sse_reader.h"
+#include "apps/http/http_client.h"
+#include "apps/http/sse_reader.h"
 #include "base/json.h"
 #include "base/macros.h"
 

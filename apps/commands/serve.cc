@@ -13,6 +13,7 @@
 #include "apps/open_model.h"
 #include "apps/serve_loop.h"
 #include "apps/units.h"
+#include "apps/warm_up.h"
 #include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -98,6 +99,7 @@ Status serve(Options options) {
          server::Server::create(options.server, port, model->tokenizer,
                                 model_info(options, model->checkpoint.config(), memory.max_context, fingerprint)));
   PS_RETURN_IF_ERROR(load_weights(model->checkpoint));
+  PS_RETURN_IF_ERROR(warm_up(*model->engine, model->checkpoint.config().text_config.vocab_size).with("warm-up"));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");

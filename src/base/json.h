@@ -75,7 +75,7 @@ class JsonValue {
 class JsonWriter {
  public:
   enum class Style { kPython, kCompact };
-  explicit JsonWriter(Style style = Style::kPython) noexcept : style_(style) {}
+  explicit JsonWriter(Style style = Style::kPython) : style_(style) { text_.reserve(kFirstBytes); }
 
   JsonWriter& begin_object() { return open('{'); }
   JsonWriter& end_object() { return close('}'); }
@@ -92,6 +92,8 @@ class JsonWriter {
   JsonWriter& value(const JsonValue& value);
   // A value that is JSON text already. REQUIRES: it is well-formed.
   JsonWriter& json(std::string_view text) { return raw(text); }
+  // Members of the open object that are JSON text already, as a writer without that object wrote them.
+  JsonWriter& members(std::string_view text) { return raw(text); }
 
   [[nodiscard]] const std::string& text() const& noexcept { return text_; }
   [[nodiscard]] std::string&& text() && noexcept { return std::move(text_); }
@@ -102,6 +104,7 @@ class JsonWriter {
   JsonWriter& close(char bracket);
   JsonWriter& raw(std::string_view token);
 
+  static constexpr size_t kFirstBytes = 256;  // an event of a stream fits
   Style style_;
   std::string text_;
   bool needs_comma_ = false;

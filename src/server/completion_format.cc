@@ -31,13 +31,15 @@ std::string token_name(std::string_view bytes) {
 }  // namespace
 
 CompletionFormat::CompletionFormat(CompletionCall call, std::shared_ptr<const text::Tokenizer> tokenizer,
-                                   std::string model)
+                                   const std::string& model)
     : call_(std::move(call)),
       tokenizer_(std::move(tokenizer)),
-      model_(std::move(model)),
-      id_(make_object_id("cmpl")),
-      created_(unix_seconds()),
-      choices_(call_.prompts.size() * static_cast<size_t>(call_.n)) {}
+      choices_(call_.prompts.size() * static_cast<size_t>(call_.n)) {
+  JsonWriter head(JsonWriter::Style::kCompact);
+  head.key("id").string(make_object_id("cmpl")).key("object").string("text_completion");
+  head.key("created").integer(unix_seconds()).key("model").string(model);
+  head_ = std::move(head).text();
+}
 
 void CompletionFormat::echo(size_t index, const Generation& generation, TextDelta& delta, Lists& lists) {
   const CompletionCall::Prompt& prompt = prompt_of(index);
@@ -82,31 +84,31 @@ bool CompletionFormat::take(size_t index, const Generation& generation, TextDelt
   }
   lists.tokens = std::move(delta.tokens);
   JsonWriter json(JsonWriter::Style::kCompact);
-  write_head(json);
+  json.begin_object().members(head_);
   json.key("choices").begin_array();
   write_choice(json, index, delta.text, lists, generation.end());
   json.end_array();
   if (call_.sampling.includes_usage) json.key("usage").null();
   json.end_object();
-  *events += data_event(json.text());
+  append_data_event(*events, json.text());
   return false;
 }
 
 void CompletionFormat::close(const std::vector<Generation>& generations, std::string& events) {
   if (call_.sampling.includes_usage) {
     JsonWriter json(JsonWriter::Style::kCompact);
-    write_head(json);
+    json.begin_object().members(head_);
     json.key("choices").begin_array().end_array();
     write_usage(json, generations);
     json.end_object();
-    events += data_event(json.text());
+    append_data_event(events, json.text());
   }
   events += kDoneEvent;
 }
 
 HttpReply CompletionFormat::whole(const std::vector<Generation>& generations) {
   JsonWriter json(JsonWriter::Style::kCompact);
-  write_head(json);
+  json.begin_object().members(head_);
   json.key("choices").begin_array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     write_choice(json, i, choices_[i].text, choices_[i].lists, generations[i].end());
@@ -115,11 +117,6 @@ HttpReply CompletionFormat::whole(const std::vector<Generation>& generations) {
   write_usage(json, generations);
   json.end_object();
   return json_reply(std::move(json).text());
-}
-
-void CompletionFormat::write_head(JsonWriter& json) const {
-  json.begin_object().key("id").string(id_).key("object").string("text_completion");
-  json.key("created").integer(created_).key("model").string(model_);
 }
 
 void CompletionFormat::write_choice(JsonWriter& json, size_t index, const std::string& text, const Lists& lists,

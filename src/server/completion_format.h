@@ -15,7 +15,7 @@ namespace ps::server {
 
 class CompletionFormat final : public AnswerFormat {
  public:
-  CompletionFormat(CompletionCall call, std::shared_ptr<const text::Tokenizer> tokenizer, std::string model);
+  CompletionFormat(CompletionCall call, std::shared_ptr<const text::Tokenizer> tokenizer, const std::string& model);
 
   bool take(size_t index, const Generation& generation, TextDelta delta, std::string* events) override;
   void close(const std::vector<Generation>& generations, std::string& events) override;
@@ -33,16 +33,13 @@ class CompletionFormat final : public AnswerFormat {
   [[nodiscard]] bool wants_logprobs() const noexcept { return call_.logprobs >= 0; }
   // Puts the echoed prompt before the first part of a choice.
   void echo(size_t index, const Generation& generation, TextDelta& delta, Lists& lists);
-  void write_head(JsonWriter& json) const;
   void write_choice(JsonWriter& json, size_t index, const std::string& text, const Lists& lists, AnswerEnd end) const;
   void write_lists(JsonWriter& json, const Lists& lists) const;
   void write_usage(JsonWriter& json, const std::vector<Generation>& generations) const;
 
   CompletionCall call_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
-  std::string model_;
-  std::string id_;
-  int64_t created_;
+  std::string head_;  // the members that every object begins with
   struct Choice {
     std::string text;
     Lists lists;

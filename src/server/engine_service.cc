@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/process.h"
 
 namespace ps::server {
 namespace {
@@ -143,6 +144,7 @@ std::string EngineService::trouble() const {
 }
 
 void EngineService::run() {
+  name_thread("pagestate-step");
   std::vector<Command> commands;
   try {
     while (true) {
@@ -316,6 +318,7 @@ void EngineService::account(Live::Part& part, const engine::Event& event, Clock:
 // A sink may cancel or finish anything in its calls, so that every use looks its submission up anew.
 void EngineService::deliver(const Batch& batch) {
   metrics_.observe_step(batch.seconds);
+  ++batches_;
   std::vector<uint64_t> touched;
   for (const auto& [key, event] : batch.items) {
     const auto found = live_.find(static_cast<uint64_t>(key.submission));
@@ -325,7 +328,7 @@ void EngineService::deliver(const Batch& batch) {
     if (event.finish != engine::FinishReason::kNone) {
       close(found->second, key.index, engine::finish_reason_name(event.finish));
     }
-    if (std::find(touched.begin(), touched.end(), found->first) == touched.end()) touched.push_back(found->first);
+    if (std::exchange(found->second.touched_by, batches_) != batches_) touched.push_back(found->first);
     sink->on_event(key.index, event);
   }
   for (const auto& [key, progress] : batch.progress) {

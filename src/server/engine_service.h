@@ -126,6 +126,7 @@ class EngineService {
     };
     std::vector<Part> parts;
     size_t open = 0;
+    uint64_t touched_by = 0;  // the latest batch with something for it
   };
   struct Batch;
 
@@ -153,6 +154,7 @@ class EngineService {
   std::unordered_map<uint64_t, Live> live_;
   int64_t open_sequences_ = 0;
   uint64_t next_id_ = 1;
+  uint64_t batches_ = 0;
 
   // Engine thread.
   std::unordered_map<Key, Tracked, KeyHash> tracked_;

@@ -6,6 +6,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <span>
 #include <unordered_set>
@@ -96,8 +98,9 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   void begin_request();
   void answer_fault(const ApiError& error);
   void finish_exchange(bool keeps_alive);
-  void queue(std::string_view head, std::string_view body);
+  void queue(std::string_view head, std::string_view body, std::string_view tail = {});
   void drop_slow_reader();
+  void write_at_once();
   void flush();
   void after_write();
   void close_if_idle();
@@ -249,9 +252,11 @@ void HttpServer::Exchange::send(std::string_view events) {
   if (request_->version_minor == 0) {
     connection->queue(events, {});
   } else {
-    std::string chunk = fmt::format("{:x}\r\n", events.size());
-    chunk.append(events).append("\r\n");
-    connection->queue(chunk, {});
+    std::array<char, 20> size;
+    char* const end = std::to_chars(size.data(), size.data() + size.size() - 2, events.size(), 16).ptr;
+    end[0] = '\r';
+    end[1] = '\n';
+    connection->queue({size.data(), end + 2}, events, "\r\n");
   }
 }
 
@@ -389,11 +394,21 @@ void HttpServer::Connection::finish_exchange(bool keeps_alive) {
   });
 }
 
-void HttpServer::Connection::queue(std::string_view head, std::string_view body) {
+void HttpServer::Connection::queue(std::string_view head, std::string_view body, std::string_view tail) {
   if (mode_ != Mode::kServing || is_dropped_) return;
   if (pending_bytes() == 0) progress_ = Clock::now();
-  out_.append(head).append(body);
+  out_.append(head).append(body).append(tail);
+  if (!is_sending_) write_at_once();
   flush();
+}
+
+// What fits into the socket's buffer goes without the round through the event loop: for a token of a stream that round
+// costs as much as all the rest of it. An error shows again, and is dealt with, in the write that waits.
+void HttpServer::Connection::write_at_once() {
+  error_code error;
+  const size_t count = socket_.write_some(asio::buffer(out_), error);
+  if (!error) out_.erase(0, count);
+  if (out_.empty() && out_.capacity() > kKeptBufferBytes) std::string().swap(out_);
 }
 
 void HttpServer::Connection::drop_slow_reader() {

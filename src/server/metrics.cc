@@ -8,6 +8,8 @@
 
 #include <mutex>
 
+#include "base/process.h"
+
 namespace ps::server {
 namespace {
 
@@ -34,8 +36,8 @@ Histogram& histogram(Registry& registry, const char* name, const char* help,
 }
 
 // Brings a counter up to a total that somebody else keeps.
-void raise(Counter& counter, int64_t total) {
-  const double missing = static_cast<double>(total) - counter.Value();
+void raise(Counter& counter, double total) {
+  const double missing = total - counter.Value();
   if (missing > 0) counter.Increment(missing);
 }
 
@@ -55,6 +57,10 @@ struct Metrics::Series {
   Gauge& last_step = gauges(registry, "pagestate_last_step_seconds", "Duration of the latest step").Add({});
   Gauge& connections = gauges(registry, "pagestate_http_connections", "Open connections").Add({});
 
+  Gauge& resident = gauges(registry, "pagestate_resident_bytes", "Memory that the process holds").Add({});
+
+  Counter& processor_time =
+      counters(registry, "pagestate_processor_seconds_total", "Processor time of all threads of the process").Add({});
   Counter& lookup_tokens =
       counters(registry, "pagestate_prefix_lookup_tokens_total", "Prompt tokens looked up in the cache").Add({});
   Counter& hit_tokens =
@@ -128,14 +134,16 @@ std::string Metrics::text(const Gauges& gauges) {
                            : static_cast<double>(engine.hit_tokens) / static_cast<double>(engine.lookup_tokens));
   series.last_step.Set(static_cast<double>(engine.last_step_us) * 1e-6);
   set(series.connections, gauges.connections);
-  raise(series.lookup_tokens, engine.lookup_tokens);
-  raise(series.hit_tokens, engine.hit_tokens);
-  raise(series.evictions, engine.evictions);
-  raise(series.steps, engine.steps);
-  raise(series.prompt_rows, engine.prompt_rows);
-  raise(series.preemptions, engine.preemptions);
-  raise(series.answer_tokens, engine.answer_tokens);
-  raise(series.dropped, gauges.dropped_clients);
+  raise(series.lookup_tokens, static_cast<double>(engine.lookup_tokens));
+  raise(series.hit_tokens, static_cast<double>(engine.hit_tokens));
+  raise(series.evictions, static_cast<double>(engine.evictions));
+  raise(series.steps, static_cast<double>(engine.steps));
+  raise(series.prompt_rows, static_cast<double>(engine.prompt_rows));
+  raise(series.preemptions, static_cast<double>(engine.preemptions));
+  raise(series.answer_tokens, static_cast<double>(engine.answer_tokens));
+  raise(series.dropped, static_cast<double>(gauges.dropped_clients));
+  raise(series.processor_time, processor_seconds());
+  set(series.resident, resident_bytes());
   return prometheus::TextSerializer().Serialize(series.registry.Collect());
 }
 

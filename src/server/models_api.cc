@@ -8,7 +8,7 @@ namespace {
 void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name) {
   json.begin_object().key("id").string(name).key("object").string("model").key("created").integer(model.created);
   json.key("owned_by").string("pagestate").key("root").string(model.names.front());
-  json.key("max_model_len").integer(model.max_context).end_object();
+  json.key("max_model_len").integer(model.max_context).key("vocab_size").integer(model.vocabulary).end_object();
 }
 
 }  // namespace

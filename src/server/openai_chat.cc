@@ -73,30 +73,35 @@ struct TokenLists {
 
 class OpenAiChat : public ChatReply {
  public:
-  explicit OpenAiChat(OpenAiChatOptions options) : options_(std::move(options)), open_(options_.choices) {}
+  OpenAiChat(OpenAiChatOptions options, std::string_view object)
+      : options_(std::move(options)), open_(options_.choices) {
+    JsonWriter head = compact();
+    head.key("id").string("chatcmpl-" + options_.head.id);
+    head.key("object").string(object);
+    head.key("created").integer(options_.head.created);
+    head.key("model").string(options_.head.model);
+    head.key("system_fingerprint").string(options_.head.fingerprint);
+    head_ = std::move(head).text();
+  }
 
   [[nodiscard]] std::string call_id(size_t choice, int32_t call) const override {
     return call_id_text("call_", options_.head.id, choice, call);
   }
 
  protected:
-  void begin_body(JsonWriter& json, std::string_view object) const {
-    json.begin_object();
-    json.key("id").string("chatcmpl-" + options_.head.id);
-    json.key("object").string(object);
-    json.key("created").integer(options_.head.created);
-    json.key("model").string(options_.head.model);
-    json.key("system_fingerprint").string(options_.head.fingerprint);
-    json.key("choices").begin_array();
-  }
+  void begin_body(JsonWriter& json) const { json.begin_object().members(head_).key("choices").begin_array(); }
 
   const OpenAiChatOptions options_;
   size_t open_;  // choices that have not ended
+
+ private:
+  std::string head_;  // the members that every object begins with
 };
 
 class OpenAiChatStream final : public OpenAiChat {
  public:
-  explicit OpenAiChatStream(OpenAiChatOptions options) : OpenAiChat(std::move(options)), pending_(options_.choices) {}
+  explicit OpenAiChatStream(OpenAiChatOptions options)
+      : OpenAiChat(std::move(options), "chat.completion.chunk"), pending_(options_.choices) {}
 
   void start(const ReplyUsage&, std::string& out) override {
     for (size_t choice = 0; choice < options_.choices; ++choice) {
@@ -181,7 +186,7 @@ class OpenAiChatStream final : public OpenAiChat {
   template <typename WriteDelta>
   void send_chunk(const Chunk& chunk, std::string& out, const WriteDelta& write_delta) {
     JsonWriter json = compact();
-    begin_body(json, "chat.completion.chunk");
+    begin_body(json);
     json.begin_object();
     json.key("index").integer(static_cast<int64_t>(chunk.choice));
     json.key("delta").begin_object();
@@ -210,7 +215,7 @@ class OpenAiChatStream final : public OpenAiChat {
         json.null();
       }
     }
-    out += data_event(json.end_object().text());
+    append_data_event(out, json.end_object().text());
   }
 
   std::vector<TokenLists> pending_;  // by choice
@@ -218,7 +223,8 @@ class OpenAiChatStream final : public OpenAiChat {
 
 class OpenAiChatBody final : public OpenAiChat {
  public:
-  explicit OpenAiChatBody(OpenAiChatOptions options) : OpenAiChat(std::move(options)), choices_(options_.choices) {}
+  explicit OpenAiChatBody(OpenAiChatOptions options)
+      : OpenAiChat(std::move(options), "chat.completion"), choices_(options_.choices) {}
 
   void start(const ReplyUsage&, std::string&) override {}
 
@@ -232,7 +238,7 @@ class OpenAiChatBody final : public OpenAiChat {
     choices_[choice].reason = end.reason;
     if (--open_ > 0) return;
     JsonWriter json = compact();
-    begin_body(json, "chat.completion");
+    begin_body(json);
     for (size_t index = 0; index < choices_.size(); ++index) write_choice(json, index);
     json.end_array();
     write_usage(json.key("usage"), end.usage);

@@ -2,9 +2,13 @@
 
 namespace ps::server {
 
+void append_data_event(std::string& events, std::string_view json) {
+  events.append("data: ").append(json).append("\n\n");
+}
+
 std::string data_event(std::string_view json) {
-  std::string event = "data: ";
-  event.append(json).append("\n\n");
+  std::string event;
+  append_data_event(event, json);
   return event;
 }
 

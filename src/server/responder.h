@@ -40,6 +40,7 @@ class Responder {
 
 // "data: <json>\n\n", the event of OpenAI streams.
 [[nodiscard]] std::string data_event(std::string_view json);
+void append_data_event(std::string& events, std::string_view json);
 // "event: <name>\ndata: <json>\n\n".
 [[nodiscard]] std::string named_event(std::string_view name, std::string_view json);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

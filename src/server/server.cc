@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "base/process.h"
 #include "server/chat_api.h"
 #include "server/completions.h"
 #include "server/models_api.h"
@@ -93,6 +94,7 @@ Server::~Server() {
 void Server::start() {
   parts_->engine->start();
   parts_->io_thread = std::thread([parts = parts_.get()] {
+    name_thread("pagestate-io");
     parts->http->run();
     parts->has_ended = true;
   });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/process.h"
 
 namespace ps::server {
 
@@ -31,6 +32,7 @@ void WorkerPool::post(std::function<void()> work) {
 }
 
 void WorkerPool::run() {
+  name_thread("pagestate-work");
   while (true) {
     std::function<void()> work;
     {

@@ -9,7 +9,7 @@
 #include "apps/chat/console.h"
 #include "apps/chat/line_source.h"
 #include "apps/chat/session.h"
-#include "apps/chat/sse_reader.h"
+#include "apps/http/sse_reader.h"
 #include "base/macros.h"
 
 namespace ps::apps::chat {

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace ps::apps::chat {
+namespace ps::apps {
 
 // Of one event. A server that sends more is faulty.
 inline constexpr size_t kMaxEventBytes = 16 << 20;
@@ -27,4 +27,4 @@ class SseReader {
   bool has_data_ = false;
 };
 
-}  // namespace ps::apps::chat
+}  // namespace ps::apps

@@ -1,6 +1,6 @@
-#include "apps/chat/sse_reader.h"
+#include "apps/http/sse_reader.h"
 
-namespace ps::apps::chat {
+namespace ps::apps {
 
 Status SseReader::feed(std::string_view bytes, std::vector<std::string>& data) {
   while (!bytes.empty()) {
@@ -34,4 +34,4 @@ void SseReader::take_line(std::string_view line, std::vector<std::string>& data)
   has_data_ = true;
 }
 
-}  // namespace ps::apps::chat
+}  // namespace ps::apps
