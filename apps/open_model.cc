@@ -1,12 +1,11 @@
 #include "apps/open_model.h"
 
-#include "apps/backend.h"
 #include "base/macros.h"
 #include "text/token_map.h"
 
 namespace ps::apps {
 
-Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const std::string& backend,
+Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const BackendArguments& backend,
                                               const engine::EngineOptions& options) {
   PS_TRY(const ops::OpTable* table, pick_backend(backend));
   PS_TRY(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/backend.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
@@ -18,7 +19,7 @@ struct OpenModel {
 };
 
 // Refuses what is wrong or does not fit; reads no weights yet (weights.h). `backend` as pick_backend() takes it.
-[[nodiscard]] Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const std::string& backend,
+[[nodiscard]] Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const BackendArguments& backend,
                                                             const engine::EngineOptions& options);
 
 }  // namespace ps::apps

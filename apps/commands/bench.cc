@@ -19,7 +19,7 @@ namespace {
 struct Options {
   std::string model;
   bool json = false;
-  std::string backend = "auto";
+  BackendArguments backend;
   EngineArguments engine;
   LoadOptions load;
 };
@@ -102,7 +102,7 @@ void add_bench(CLI::App& program, Work& chosen) {
   serve->add_option("--seed", options->load.seed, "Of the load")->capture_default_str();
   serve->add_flag("--json", options->json, "One JSON object instead of a table");
   declare_engine_options(*serve, options->engine);
-  declare_backend_option(*serve, options->backend);
+  declare_backend_options(*serve, options->backend);
   serve->callback([options, &chosen] { chosen = [options] { return bench_serve(*options); }; });
 }
 

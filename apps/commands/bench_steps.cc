@@ -20,7 +20,7 @@ struct Options {
   std::string model;
   bool is_decode = false;
   bool json = false;
-  std::string backend = "auto";
+  BackendArguments backend;
   std::string kv_cache_dtype = "bf16";
   std::string index_cache_dtype = "fp4";
   StepBenchOptions bench;
@@ -110,7 +110,7 @@ void add_bench_steps(CLI::App& bench, bool is_decode, Work& chosen) {
   command->add_flag("--pin-threads", options->bench.pin_threads, "Bind each thread to a physical core");
   command->add_flag("--ops", options->bench.profile_ops, "Also the seconds and share of every op");
   command->add_flag("--json", options->json, "One JSON object instead of text");
-  declare_backend_option(*command, options->backend);
+  declare_backend_options(*command, options->backend);
   command->callback([options, &chosen] { chosen = [options] { return bench_steps(*options); }; });
 }
 

@@ -22,7 +22,7 @@ struct Options {
   std::string url;
   std::string model_name;
   std::string think = "high";
-  std::string backend = "auto";
+  BackendArguments backend;
   bool no_history = false;
   EngineArguments engine;
   chat::SessionSettings session;
@@ -71,7 +71,7 @@ void declare(CLI::App& command, Options& options) {
       ->check(CLI::NonNegativeNumber);
   command.add_flag("--no-history", options.no_history, "Neither read nor write the file of earlier lines");
   declare_engine_options(command, options.engine);
-  declare_backend_option(command, options.backend);
+  declare_backend_options(command, options.backend);
 }
 
 }  // namespace

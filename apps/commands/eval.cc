@@ -27,7 +27,7 @@ struct Options {
   std::string json;
   std::string svg;
   std::string compare;
-  std::string backend = "auto";
+  BackendArguments backend;
   int64_t show = 0;
   bool warm = false;
   eval::Selection selection;
@@ -172,7 +172,7 @@ void declare(CLI::App& command, Options& options) {
   command.add_option("--compare", options.compare,
                      "A report of an earlier run (--json): differences on the same cases, with paired intervals");
   declare_engine_options(command, options.engine);
-  declare_backend_option(command, options.backend);
+  declare_backend_options(command, options.backend);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct Options {
   std::string kv_cache_dtype = "bf16";
   std::string index_cache_dtype = "fp4";
   std::string compute = "bf16";
-  std::string backend = "auto";
+  BackendArguments backend;
   int64_t max_tokens = 128;
   int64_t prefill_chunk = 512;
   int64_t page_tokens = 256;
@@ -218,7 +218,7 @@ void declare(CLI::App& command, Options& options) {
   command.add_option("--page-tokens", options.page_tokens, "Tokens of one PAGE")->capture_default_str();
   command.add_option("--compute", options.compute, "bf16 (official), or f32: activations unrounded, for comparisons")
       ->capture_default_str();
-  declare_backend_option(command, options.backend);
+  declare_backend_options(command, options.backend);
   command.add_option("--threads", options.threads, "0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -32,7 +32,7 @@ namespace {
 struct Options {
   std::string model;
   std::vector<std::string> served_names;
-  std::string backend = "auto";
+  BackendArguments backend;
   std::string default_thinking = "on";
   std::string chat_encoding = "recipe";
   std::string max_body = "64MiB";
@@ -212,7 +212,7 @@ void add_serve(CLI::App& program, Work& chosen) {
   declare_http(*command, *options);
   declare_chat(*command, *options);
   declare_engine_options(*command, options->engine);
-  declare_backend_option(*command, options->backend);
+  declare_backend_options(*command, options->backend);
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 

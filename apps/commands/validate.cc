@@ -18,7 +18,7 @@ namespace {
 struct Options {
   std::string model;
   std::string output;
-  std::string backend = "auto";
+  BackendArguments backend;
   int64_t page_tokens = 0;
   int threads = 0;
 };
@@ -80,7 +80,7 @@ void add_validate(CLI::App& program, Work& chosen) {
   command
       ->add_option("--page-tokens", options->page_tokens, "Tokens of one PAGE; 0: the smallest that covers the window")
       ->capture_default_str();
-  declare_backend_option(*command, options->backend);
+  declare_backend_options(*command, options->backend);
   command->add_option("--threads", options->threads, "0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
