@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "apps/commands/commands.h"
-#include "apps/backend.h"
 #include "apps/engine_options.h"
 #include "apps/load_generator.h"
 #include "apps/units.h"
@@ -19,7 +18,7 @@ namespace {
 struct Options {
   std::string model;
   bool json = false;
-  BackendArguments backend;
+  MachineArguments machine;
   EngineArguments engine;
   LoadOptions load;
 };
@@ -62,16 +61,17 @@ void print_json(const LoadResult& result) {
 }
 
 Status bench_serve(const Options& options) {
-  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
-  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
-  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
+  PS_TRY(const checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   std::vector<int32_t> classes;
   if (!checkpoint.config().text_config.engram_layer_ids.empty()) {
     PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
     classes = text::engram_token_map(*tokenizer).class_of;
   }
-  PS_TRY(const auto engine, engine::Engine::create(checkpoint, std::move(classes), {}, *table, engine_options));
+  PS_TRY(const auto engine, engine::Engine::create(checkpoint, std::move(classes), {}, *machine.table, engine_options));
   if (!options.json) fmt::print("{}\n", engine::describe(engine->memory()));
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, engine->memory().total_bytes()));
   PS_TRY(const LoadResult result, run_load(*engine, checkpoint.config().text_config.vocab_size, options.load));
   options.json ? print_json(result) : print_table(result);
   return {};
@@ -102,7 +102,7 @@ void add_bench(CLI::App& program, Work& chosen) {
   serve->add_option("--seed", options->load.seed, "Of the load")->capture_default_str();
   serve->add_flag("--json", options->json, "One JSON object instead of a table");
   declare_engine_options(*serve, options->engine);
-  declare_backend_options(*serve, options->backend);
+  declare_machine_options(*serve, options->machine);
   serve->callback([options, &chosen] { chosen = [options] { return bench_serve(*options); }; });
 }
 

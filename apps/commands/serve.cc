@@ -12,11 +12,9 @@
 #include <memory>
 #include <span>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
 #include "apps/units.h"
-#include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/mapped_file.h"
@@ -32,7 +30,7 @@ namespace {
 struct Options {
   std::string model;
   std::vector<std::string> served_names;
-  BackendArguments backend;
+  MachineArguments machine;
   std::string default_thinking = "on";
   std::string chat_encoding = "recipe";
   std::string max_body = "64MiB";
@@ -131,17 +129,17 @@ Status serve(Options options) {
   PS_TRY(options.server.http.max_pending_bytes, parse_bytes(options.max_pending).with("--max-pending"));
   PS_RETURN_IF_ERROR(server::check(options.server.http));
   PS_TRY(options.server.chat, chat_options(options));
-  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
-  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
   const Signals signals;
-  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(const checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
   std::vector<int32_t> classes;
   if (!checkpoint.config().text_config.engram_layer_ids.empty()) {
     classes = text::engram_token_map(*tokenizer).class_of;
   }
-  PS_TRY(const auto engine,
-         engine::Engine::create(checkpoint, std::move(classes), tokenizer->never_sampled(), *table, engine_options));
+  PS_TRY(const auto engine, engine::Engine::create(checkpoint, std::move(classes), tokenizer->never_sampled(),
+                                                   *machine.table, engine_options));
   log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", engine->memory().max_context,
                        engine->memory().pages, engine->memory().slots, engine->memory().total_bytes()));
   PS_TRY(const std::string fingerprint, fingerprint_of(options));
@@ -150,7 +148,7 @@ Status serve(Options options) {
   PS_TRY(const auto server,
          server::Server::create(options.server, port, tokenizer,
                                 model_info(options, checkpoint.config(), engine->memory().max_context, fingerprint)));
-  PS_RETURN_IF_ERROR(load_weights(checkpoint));
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, engine->memory().total_bytes()));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");
@@ -212,7 +210,7 @@ void add_serve(CLI::App& program, Work& chosen) {
   declare_http(*command, *options);
   declare_chat(*command, *options);
   declare_engine_options(*command, options->engine);
-  declare_backend_options(*command, options->backend);
+  declare_machine_options(*command, options->machine);
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 

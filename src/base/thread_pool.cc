@@ -37,14 +37,7 @@ void pin_to(int cpu) noexcept {
   CPU_SET(static_cast<size_t>(cpu), &set);
   (void)sched_setaffinity(0, sizeof set, &set);  // a set that shrank meanwhile: the thread stays where it may run
 }
-}  // namespace
 
-FlushSubnormals::FlushSubnormals() noexcept : saved_(_mm_getcsr()) {
-  _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero);
-}
-FlushSubnormals::~FlushSubnormals() { _mm_setcsr(saved_); }
-
-namespace {
 std::vector<CpuPlace> places_of(int threads, Pinning pinning) {
   PS_CHECK(threads >= 1, threads);
   if (pinning == Pinning::kCores) {
@@ -54,6 +47,11 @@ std::vector<CpuPlace> places_of(int threads, Pinning pinning) {
   return std::vector<CpuPlace>(static_cast<size_t>(threads), CpuPlace{.cpu = -1});
 }
 }  // namespace
+
+FlushSubnormals::FlushSubnormals() noexcept : saved_(_mm_getcsr()) {
+  _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero);
+}
+FlushSubnormals::~FlushSubnormals() { _mm_setcsr(saved_); }
 
 ThreadPool::ThreadPool(int threads, Pinning pinning) : ThreadPool(places_of(threads, pinning)) {}
 
