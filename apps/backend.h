@@ -9,12 +9,17 @@
 
 namespace ps::apps {
 
-// Declares --backend on `command`; `name` holds the default.
-void declare_backend_option(CLI::App& command, std::string& name);
+struct BackendArguments {
+  std::string backend = "auto";  // auto, cpu or ref
+  std::string isa = "auto";      // of the CPU backend: auto, avx2, avx512 or amx
+};
 
-// "auto": what the environment variable PS_FORCE_ISA names, or the widest instruction set of this machine. Otherwise
-// "ref", "avx2", "avx512" or "amx". An unknown name is invalid, a set that the machine lacks unsupported; both name the
-// legal values.
-[[nodiscard]] Result<const ops::OpTable*> pick_backend(const std::string& name);
+// Declares --backend and --isa on `command`; `arguments` holds the defaults.
+void declare_backend_options(CLI::App& command, BackendArguments& arguments);
+
+// The op table that the arguments name: "auto" is the CPU backend, and there the widest instruction set of this machine.
+// An unknown name is invalid, a set that the machine lacks unsupported, and so is a set for a backend that has none to
+// choose from; all name the legal values.
+[[nodiscard]] Result<const ops::OpTable*> pick_backend(const BackendArguments& arguments);
 
 }  // namespace ps::apps

@@ -1,13 +1,12 @@
 #include "apps/engine_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 
 #include "apps/units.h"
+#include "base/cpu_info.h"
 #include "base/macros.h"
-#include "base/thread_pool.h"
 
 namespace ps::apps {
 namespace {
@@ -17,8 +16,7 @@ Result<int64_t> parse_memory(const std::string& text) {
   double share = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), share);
   if (parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size() && share > 0 && share < 1) {
-    const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-    return static_cast<int64_t>(share * machine);
+    return static_cast<int64_t>(share * static_cast<double>(cpu_info().memory_bytes));
   }
   return parse_bytes(text).with("--memory (or a fraction of the machine's memory, 0 to 1)");
 }
@@ -49,13 +47,9 @@ void declare_engine_options(CLI::App& command, EngineArguments& arguments) {
                    "A prefix hit restores an exact image of STATE instead of rebuilding windows");
   command.add_flag("--no-decoder-swa-bounded-replay", arguments.no_decoder_replay, "Every prompt row runs every layer");
   command.add_flag("--no-prefix-cache", arguments.no_prefix_cache, "Compute every prompt anew");
-  command.add_option("--threads", arguments.threads, "0: one per physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command.add_flag("--pin-threads", arguments.pin_threads, "Bind each thread to a physical core");
 }
 
-Result<engine::EngineOptions> engine_options(const EngineArguments& arguments) {
+Result<engine::EngineOptions> engine_options(const EngineArguments& arguments, const Machine& machine) {
   engine::EngineOptions options;
   PS_TRY(options.format.main, cache::parse_main_format(arguments.kv_cache_dtype));
   PS_TRY(options.format.index, cache::parse_index_format(arguments.index_cache_dtype));
@@ -71,8 +65,8 @@ Result<engine::EngineOptions> engine_options(const EngineArguments& arguments) {
   options.encoder_replay = !arguments.no_encoder_replay;
   options.decoder_replay = !arguments.no_decoder_replay;
   options.prefix_cache = !arguments.no_prefix_cache;
-  options.threads = arguments.threads > 0 ? arguments.threads : physical_cores();
-  options.pin_threads = arguments.pin_threads;
+  options.threads = machine.threads;
+  options.pin_threads = machine.pin_threads;
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "apps/machine_options.h"
 #include "base/status.h"
 #include "engine/planner.h"
 
@@ -22,13 +23,11 @@ struct EngineArguments {
   bool no_encoder_replay = false;
   bool no_decoder_replay = false;
   bool no_prefix_cache = false;
-  int threads = 0;
-  bool pin_threads = false;
 };
 
 void declare_engine_options(CLI::App& command, EngineArguments& arguments);
 
 // invalid, naming the option and its legal values.
-[[nodiscard]] Result<engine::EngineOptions> engine_options(const EngineArguments& arguments);
+[[nodiscard]] Result<engine::EngineOptions> engine_options(const EngineArguments& arguments, const Machine& machine);
 
 }  // namespace ps::apps

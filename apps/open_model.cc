@@ -1,15 +1,13 @@
 #include "apps/open_model.h"
 
-#include "apps/backend.h"
 #include "base/macros.h"
 #include "text/token_map.h"
 
 namespace ps::apps {
 
-Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const std::string& backend,
+Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const Machine& machine,
                                               const engine::EngineOptions& options) {
-  PS_TRY(const ops::OpTable* table, pick_backend(backend));
-  PS_TRY(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  PS_TRY(checkpoint::Checkpoint checkpoint, open_checkpoint(folder, machine));
   PS_TRY(auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
   std::unique_ptr<OpenModel> model(new OpenModel{std::move(checkpoint), std::move(tokenizer), nullptr});
   std::vector<int32_t> classes;
@@ -17,7 +15,7 @@ Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const s
     classes = text::engram_token_map(*model->tokenizer).class_of;
   }
   PS_TRY(model->engine, engine::Engine::create(model->checkpoint, std::move(classes), model->tokenizer->never_sampled(),
-                                               *table, options));
+                                               *machine.table, options));
   return model;
 }
 

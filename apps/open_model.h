@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/machine_options.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
@@ -17,8 +18,8 @@ struct OpenModel {
   std::unique_ptr<engine::Engine> engine;  // refers to the checkpoint
 };
 
-// Refuses what is wrong or does not fit; reads no weights yet (weights.h). `backend` as pick_backend() takes it.
-[[nodiscard]] Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const std::string& backend,
+// Refuses what is wrong or does not fit; reads no weights yet (weights.h).
+[[nodiscard]] Result<std::unique_ptr<OpenModel>> open_model(const std::string& folder, const Machine& machine,
                                                             const engine::EngineOptions& options);
 
 }  // namespace ps::apps

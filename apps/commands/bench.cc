@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
 #include "apps/load/engine_load.h"
@@ -22,7 +21,7 @@ struct Options {
   std::string url;
   std::string api_key;
   bool json = false;
-  std::string backend = "auto";
+  MachineArguments machine;
   EngineArguments engine;
   LoadOptions load;
 };
@@ -74,9 +73,12 @@ void print_json(const LoadResult& result) {
 }
 
 Result<LoadResult> load_in_process(const Options& options) {
-  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
-  PS_TRY(const auto model, open_model(options.model, options.backend, engine_options));
-  if (!options.json) fmt::print("{}\n", engine::describe(model->engine->memory()));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
+  PS_TRY(const auto model, open_model(options.model, machine, engine_options));
+  const engine::MemoryPlan& memory = model->engine->memory();
+  if (!options.json) fmt::print("{}\n", engine::describe(memory));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory.total_bytes()));
   return run_load(*model->engine, model->checkpoint.config().text_config.vocab_size, options.load);
 }
 
@@ -104,7 +106,7 @@ void declare_load(CLI::App& command, LoadOptions& load) {
 void declare_serve(CLI::App& command, Options& options) {
   auto* model = command.add_option("--model", options.model, "Checkpoint folder: the engine runs in this process");
   declare_engine_options(command, options.engine);
-  declare_backend_option(command, options.backend);
+  declare_machine_options(command, options.machine);
   const std::vector<CLI::Option*> in_process = command.get_options(
       [model](const CLI::Option* option) { return option == model || !option->get_name().starts_with("--help"); });
   auto* url = command.add_option("--url", options.url, "A running pagestate serve, such as http://127.0.0.1:8000");

@@ -3,13 +3,12 @@
 
 #include <memory>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
+#include "apps/machine_options.h"
 #include "apps/step_bench.h"
 #include "apps/units.h"
 #include "base/json.h"
 #include "base/macros.h"
-#include "base/thread_pool.h"
 #include "text/token_map.h"
 #include "text/tokenizer.h"
 
@@ -20,7 +19,7 @@ struct Options {
   std::string model;
   bool is_decode = false;
   bool json = false;
-  std::string backend = "auto";
+  MachineArguments machine;
   std::string kv_cache_dtype = "bf16";
   std::string index_cache_dtype = "fp4";
   StepBenchOptions bench;
@@ -62,24 +61,21 @@ void print_json(const Options& options, const StepBenchResult& result) {
 }
 
 Status bench_steps(Options options) {
-  if (options.bench.threads == 0) options.bench.threads = physical_cores();
   PS_TRY(options.bench.format.main, cache::parse_main_format(options.kv_cache_dtype));
   PS_TRY(options.bench.format.index, cache::parse_index_format(options.index_cache_dtype));
-  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
-  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  options.bench.threads = machine.threads;
+  options.bench.pin_threads = machine.pin_threads;
+  PS_TRY(const checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   std::vector<int32_t> classes;
   if (!checkpoint.config().text_config.engram_layer_ids.empty()) {
     PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
     classes = text::engram_token_map(*tokenizer).class_of;
   }
-  PS_RETURN_IF_ERROR(checkpoint.prefault(
-      [](std::string_view name) {
-        return name.find(".engram.embed.") == std::string_view::npos && !name.starts_with("vision.") &&
-               !name.starts_with("mtp.");
-      },
-      {}));
-  PS_TRY(const StepBenchResult result, options.is_decode ? bench_decode(checkpoint, classes, *table, options.bench)
-                                                         : bench_prefill(checkpoint, classes, *table, options.bench));
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, 0));
+  PS_TRY(const StepBenchResult result, options.is_decode
+                                           ? bench_decode(checkpoint, classes, *machine.table, options.bench)
+                                           : bench_prefill(checkpoint, classes, *machine.table, options.bench));
   options.json ? print_json(options, result) : print_text(options, result);
   return {};
 }
@@ -89,7 +85,6 @@ Status bench_steps(Options options) {
 void add_bench_steps(CLI::App& bench, bool is_decode, Work& chosen) {
   auto options = std::make_shared<Options>();
   options->is_decode = is_decode;
-  options->bench.threads = 0;
   CLI::App* command = bench.add_subcommand(is_decode ? "decode" : "prefill",
                                            is_decode ? "Steps of one token per sequence, against the memory floor"
                                                      : "Whole prompts, against the matrix peak");
@@ -104,13 +99,9 @@ void add_bench_steps(CLI::App& bench, bool is_decode, Work& chosen) {
   command->add_option("--kv-cache-dtype", options->kv_cache_dtype, "bf16 or fp4 (packed)")->capture_default_str();
   command->add_option("--index-cache-dtype", options->index_cache_dtype, "fp4 or fp8")->capture_default_str();
   command->add_option("--page-tokens", options->bench.page_tokens, "Tokens of one PAGE")->capture_default_str();
-  command->add_option("--threads", options->bench.threads, "0: one per physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_flag("--pin-threads", options->bench.pin_threads, "Bind each thread to a physical core");
   command->add_flag("--ops", options->bench.profile_ops, "Also the seconds and share of every op");
   command->add_flag("--json", options->json, "One JSON object instead of text");
-  declare_backend_option(*command, options->backend);
+  declare_machine_options(*command, options->machine);
   command->callback([options, &chosen] { chosen = [options] { return bench_steps(*options); }; });
 }
 

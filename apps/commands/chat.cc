@@ -4,14 +4,12 @@
 #include <cstdlib>
 #include <memory>
 
-#include "apps/backend.h"
 #include "apps/chat/local_backend.h"
 #include "apps/chat/remote_backend.h"
 #include "apps/chat/session.h"
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
 #include "apps/open_model.h"
-#include "apps/weights.h"
 #include "base/macros.h"
 
 namespace ps::apps {
@@ -22,7 +20,7 @@ struct Options {
   std::string url;
   std::string model_name;
   std::string think = "high";
-  std::string backend = "auto";
+  MachineArguments machine;
   bool no_history = false;
   EngineArguments engine;
   chat::SessionSettings session;
@@ -33,9 +31,10 @@ Result<std::unique_ptr<chat::Backend>> open_backend(const Options& options) {
     const char* key = std::getenv("PAGESTATE_API_KEY");
     return chat::make_remote_backend(options.url, options.model_name, key == nullptr ? "" : key);
   }
-  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
-  PS_TRY(auto model, open_model(options.model, options.backend, engine_options));
-  PS_RETURN_IF_ERROR(load_weights(model->checkpoint));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
+  PS_TRY(auto model, open_model(options.model, machine, engine_options));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, model->engine->memory().total_bytes()));
   return chat::make_local_backend(std::move(model));
 }
 
@@ -71,7 +70,7 @@ void declare(CLI::App& command, Options& options) {
       ->check(CLI::NonNegativeNumber);
   command.add_flag("--no-history", options.no_history, "Neither read nor write the file of earlier lines");
   declare_engine_options(command, options.engine);
-  declare_backend_option(command, options.backend);
+  declare_machine_options(command, options.machine);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
 #include "apps/eval/report.h"
@@ -27,7 +26,7 @@ struct Options {
   std::string json;
   std::string svg;
   std::string compare;
-  std::string backend = "auto";
+  MachineArguments machine;
   int64_t show = 0;
   bool warm = false;
   eval::Selection selection;
@@ -70,14 +69,14 @@ void size_memory(const eval::Suite& suite, const Bench& bench, bool is_warm, eng
 }
 
 Result<std::unique_ptr<Bench>> open_bench(const Options& options, const eval::Suite& suite) {
-  PS_TRY(engine::EngineOptions engine_options, apps::engine_options(options.engine));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  PS_TRY(engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
   if (options.warm && !engine_options.prefix_cache) {
     return Status::invalid("--warm needs the prefix cache, which --no-prefix-cache turns off");
   }
   // Cold prompts are computed, so that a result does not depend on what ran before.
   engine_options.prefix_cache = options.warm;
-  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
-  PS_TRY(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   PS_TRY(auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
   std::unique_ptr<Bench> bench(new Bench{std::move(checkpoint), std::move(tokenizer), nullptr, {}});
   const checkpoint::TextConfig& text = bench->checkpoint.config().text_config;
@@ -85,8 +84,9 @@ Result<std::unique_ptr<Bench>> open_bench(const Options& options, const eval::Su
   std::vector<int32_t> classes;
   if (!text.engram_layer_ids.empty()) classes = text::engram_token_map(*bench->tokenizer).class_of;
   PS_TRY(bench->engine, engine::Engine::create(bench->checkpoint, std::move(classes), bench->tokenizer->never_sampled(),
-                                               *table, engine_options));
-  bench->head = {options.model, options.suite, suite.sha256, settings_of(options, engine_options, table->name)};
+                                               *machine.table, engine_options));
+  PS_RETURN_IF_ERROR(load_weights(bench->checkpoint, machine, bench->engine->memory().total_bytes()));
+  bench->head = {options.model, options.suite, suite.sha256, settings_of(options, engine_options, machine.table->name)};
   return bench;
 }
 
@@ -172,7 +172,7 @@ void declare(CLI::App& command, Options& options) {
   command.add_option("--compare", options.compare,
                      "A report of an earlier run (--json): differences on the same cases, with paired intervals");
   declare_engine_options(command, options.engine);
-  declare_backend_option(command, options.backend);
+  declare_machine_options(command, options.machine);
 }
 
 }  // namespace

@@ -7,10 +7,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
+#include "apps/machine_options.h"
 #include "apps/progress.h"
-#include "apps/weights.h"
 #include "base/macros.h"
 #include "base/mapped_file.h"
 #include "checkpoint/checkpoint.h"
@@ -31,12 +30,10 @@ struct Options {
   std::string kv_cache_dtype = "bf16";
   std::string index_cache_dtype = "fp4";
   std::string compute = "bf16";
-  std::string backend = "auto";
+  MachineArguments machine;
   int64_t max_tokens = 128;
   int64_t prefill_chunk = 512;
   int64_t page_tokens = 256;
-  int threads = 0;
-  bool pin_threads = false;
   bool ignore_eos = false;
   bool print_ids = false;
   engine::SamplingOptions sampling;
@@ -94,9 +91,9 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   PS_TRY(runner_options.format.main, cache::parse_main_format(options.kv_cache_dtype));
   PS_TRY(runner_options.format.index, cache::parse_index_format(options.index_cache_dtype));
   PS_TRY(runner_options.compute, parse_compute(options.compute));
-  PS_TRY(const ops::OpTable* table, pick_backend(options.backend));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
   PS_RETURN_IF_ERROR(engine::check(options.sampling));
-  PS_TRY(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   PS_TRY(auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
   PS_TRY(auto prompt, prompt_ids(options, checkpoint.config(), *tokenizer));
   std::unique_ptr<Session> session(
@@ -105,14 +102,15 @@ Result<std::unique_ptr<Session>> open_session(const Options& options, int64_t an
   runner_options.page_tokens = options.page_tokens;
   runner_options.prefill_chunk = options.prefill_chunk;
   runner_options.max_tokens = static_cast<int64_t>(session->prompt.size()) + answer_tokens;
-  runner_options.threads = options.threads > 0 ? options.threads : physical_cores();
-  runner_options.pin_threads = options.pin_threads;
+  runner_options.threads = machine.threads;
+  runner_options.pin_threads = machine.pin_threads;
   std::vector<int32_t> classes;
   if (!session->checkpoint.config().text_config.engram_layer_ids.empty()) {
     classes = text::engram_token_map(*session->tokenizer).class_of;
   }
-  PS_TRY(session->runner, engine::Runner::create(session->checkpoint, std::move(classes), *table, runner_options));
-  PS_RETURN_IF_ERROR(load_weights(session->checkpoint));
+  PS_TRY(session->runner,
+         engine::Runner::create(session->checkpoint, std::move(classes), *machine.table, runner_options));
+  PS_RETURN_IF_ERROR(load_weights(session->checkpoint, machine, session->runner->memory_bytes()));
   return session;
 }
 
@@ -218,11 +216,7 @@ void declare(CLI::App& command, Options& options) {
   command.add_option("--page-tokens", options.page_tokens, "Tokens of one PAGE")->capture_default_str();
   command.add_option("--compute", options.compute, "bf16 (official), or f32: activations unrounded, for comparisons")
       ->capture_default_str();
-  declare_backend_option(command, options.backend);
-  command.add_option("--threads", options.threads, "0: one per physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command.add_flag("--pin-threads", options.pin_threads, "Bind each thread to a physical core");
+  declare_machine_options(command, options.machine);
   command.add_flag("--ignore-eos", options.ignore_eos, "Go on after the end-of-sentence token");
   command.add_flag("--print-ids", options.print_ids, "Print token ids instead of text");
 }

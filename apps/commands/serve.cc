@@ -7,14 +7,12 @@
 #include <memory>
 #include <span>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
 #include "apps/engine_options.h"
 #include "apps/open_model.h"
 #include "apps/serve_loop.h"
 #include "apps/units.h"
 #include "apps/warm_up.h"
-#include "apps/weights.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/mapped_file.h"
@@ -27,7 +25,7 @@ namespace {
 struct Options {
   std::string model;
   std::vector<std::string> served_names;
-  std::string backend = "auto";
+  MachineArguments machine;
   std::string default_thinking = "on";
   std::string chat_encoding = "recipe";
   std::string max_body = "64MiB";
@@ -86,9 +84,10 @@ Status serve(Options options) {
   PS_TRY(options.server.http.max_pending_bytes, parse_bytes(options.max_pending).with("--max-pending"));
   PS_RETURN_IF_ERROR(server::check(options.server.http));
   PS_TRY(options.server.chat, chat_options(options));
-  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
   const Signals signals;  // before any thread starts
-  PS_TRY(const auto model, open_model(options.model, options.backend, engine_options));
+  PS_TRY(const auto model, open_model(options.model, machine, engine_options));
   const engine::MemoryPlan& memory = model->engine->memory();
   log_info(fmt::format("event=engine max_context={} pages={} slots={} memory_bytes={}", memory.max_context,
                        memory.pages, memory.slots, memory.total_bytes()));
@@ -98,7 +97,7 @@ Status serve(Options options) {
   PS_TRY(const auto server,
          server::Server::create(options.server, port, model->tokenizer,
                                 model_info(options, model->checkpoint.config(), memory.max_context, fingerprint)));
-  PS_RETURN_IF_ERROR(load_weights(model->checkpoint));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory.total_bytes()));
   PS_RETURN_IF_ERROR(warm_up(*model->engine, model->checkpoint.config().text_config.vocab_size).with("warm-up"));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
@@ -164,7 +163,7 @@ void add_serve(CLI::App& program, Work& chosen) {
   declare_http(*command, *options);
   declare_chat(*command, *options);
   declare_engine_options(*command, options->engine);
-  declare_backend_option(*command, options->backend);
+  declare_machine_options(*command, options->machine);
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 

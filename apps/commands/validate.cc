@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "apps/backend.h"
 #include "apps/commands/commands.h"
+#include "apps/machine_options.h"
 #include "apps/validation.h"
 #include "base/json.h"
 #include "base/macros.h"
@@ -18,9 +18,8 @@ namespace {
 struct Options {
   std::string model;
   std::string output;
-  std::string backend = "auto";
+  MachineArguments machine;
   int64_t page_tokens = 0;
-  int threads = 0;
 };
 
 std::string report_json(const Options& options, const std::vector<ScenarioResult>& results) {
@@ -44,10 +43,11 @@ std::string report_json(const Options& options, const std::vector<ScenarioResult
 
 Status validate(const Options& options) {
   ValidationSetup setup;
-  PS_TRY(setup.table, pick_backend(options.backend));
-  PS_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(options.model));
+  PS_TRY(const Machine machine, pick_machine(options.machine));
+  setup.table = machine.table;
+  PS_TRY(const checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   setup.checkpoint = &checkpoint;
-  setup.threads = options.threads > 0 ? options.threads : physical_cores();
+  setup.threads = machine.threads;
   const checkpoint::TextConfig& text = checkpoint.config().text_config;
   // The smallest PAGE that every setting accepts, so that short prompts span several.
   setup.page_tokens = options.page_tokens > 0 ? options.page_tokens : (text.sliding_window + 15) / 16 * 16;
@@ -55,6 +55,7 @@ Status validate(const Options& options) {
     PS_TRY(const auto tokenizer, text::Tokenizer::load(checkpoint.tokenizer_path()));
     setup.token_classes = text::engram_token_map(*tokenizer).class_of;
   }
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, 0));
   std::vector<ScenarioResult> results;
   int64_t failed = 0;
   PS_RETURN_IF_ERROR(run_validation(setup, [&](const ScenarioResult& result) {
@@ -80,10 +81,7 @@ void add_validate(CLI::App& program, Work& chosen) {
   command
       ->add_option("--page-tokens", options->page_tokens, "Tokens of one PAGE; 0: the smallest that covers the window")
       ->capture_default_str();
-  declare_backend_option(*command, options->backend);
-  command->add_option("--threads", options->threads, "0: one per physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  declare_machine_options(*command, options->machine);
   command->callback([options, &chosen] { chosen = [options] { return validate(*options); }; });
 }
 

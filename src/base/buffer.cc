@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "base/topology.h"
 
 namespace ps {
 
@@ -17,6 +18,7 @@ Result<HostBuffer> HostBuffer::allocate(int64_t size_bytes) {
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return Status::exhausted("cannot allocate " + std::to_string(size_bytes) + " bytes");
   madvise(data, static_cast<size_t>(size_bytes), MADV_HUGEPAGE);  // advice only
+  interleave_memory(data, size_bytes);
   return HostBuffer(static_cast<std::byte*>(data), size_bytes);
 }
 

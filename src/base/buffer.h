@@ -1,6 +1,7 @@
 // HostBuffer: the owner of aligned, zero-filled host memory. Everything persistent that a step touches lies in one;
 // views (spans, raw pointers in op arguments) refer to it. Memory comes straight from the kernel, so an untouched
-// buffer costs no physical page, and first touch decides its NUMA node.
+// buffer costs no physical page. Pages are huge where the system gives them, and spread over the NUMA nodes of the CPU
+// set; split_memory() (topology.h) places parts of an untouched buffer otherwise.
 #pragma once
 
 #include <cstddef>

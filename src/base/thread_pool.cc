@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <map>
-#include <string>
-#include <utility>
+#include <cmath>
 
 #include "base/macros.h"
 
@@ -40,6 +37,15 @@ void pin_to(int cpu) noexcept {
   CPU_SET(static_cast<size_t>(cpu), &set);
   (void)sched_setaffinity(0, sizeof set, &set);  // a set that shrank meanwhile: the thread stays where it may run
 }
+
+std::vector<CpuPlace> places_of(int threads, Pinning pinning) {
+  PS_CHECK(threads >= 1, threads);
+  if (pinning == Pinning::kCores) {
+    const std::vector<CpuPlace> cores = physical_core_places();
+    if (!cores.empty()) return place_workers(cores, threads);
+  }
+  return std::vector<CpuPlace>(static_cast<size_t>(threads), CpuPlace{.cpu = -1});
+}
 }  // namespace
 
 FlushSubnormals::FlushSubnormals() noexcept : saved_(_mm_getcsr()) {
@@ -47,15 +53,24 @@ FlushSubnormals::FlushSubnormals() noexcept : saved_(_mm_getcsr()) {
 }
 FlushSubnormals::~FlushSubnormals() { _mm_setcsr(saved_); }
 
-ThreadPool::ThreadPool(int threads, Pinning pinning) : pins_caller_(pinning == Pinning::kCores) {
-  PS_CHECK(threads >= 1, threads);
-  const std::vector<int> cpus = pins_caller_ ? physical_core_cpus() : std::vector<int>{};
-  workers_.reserve(static_cast<size_t>(threads) - 1);
-  for (int worker = 1; worker < threads; ++worker) {
-    const int cpu = cpus.empty() ? -1 : cpus[static_cast<size_t>(worker) % cpus.size()];
-    workers_.emplace_back([this, worker, cpu] {
+ThreadPool::ThreadPool(int threads, Pinning pinning) : ThreadPool(places_of(threads, pinning)) {}
+
+ThreadPool::ThreadPool(const std::vector<CpuPlace>& places) {
+  PS_CHECK(!places.empty(), places.size());
+  const std::vector<NodeShare> parts = node_shares(places);
+  share_count_ = parts.size();
+  shares_ = std::make_unique<Share[]>(share_count_);
+  for (size_t share = 0; share < share_count_; ++share) shares_[share].part = parts[share];
+  for (size_t worker = 0, share = 0; worker < places.size(); ++worker) {
+    if (worker > 0 && places[worker].node != places[worker - 1].node) ++share;
+    share_of_.push_back(share);
+  }
+  caller_cpu_ = places.front().cpu;
+  workers_.reserve(places.size() - 1);
+  for (size_t worker = 1; worker < places.size(); ++worker) {
+    workers_.emplace_back([this, worker, cpu = places[worker].cpu] {
       if (cpu >= 0) pin_to(cpu);
-      work(worker);
+      work(static_cast<int>(worker));
     });
   }
 }
@@ -71,9 +86,9 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   if (count <= 0) return;
-  if (pins_caller_) {
-    pins_caller_ = false;
-    if (const std::vector<int> cpus = physical_core_cpus(); !cpus.empty()) pin_to(cpus.front());
+  if (caller_cpu_ >= 0) {
+    pin_to(caller_cpu_);
+    caller_cpu_ = -1;
   }
   grain = std::max<int64_t>(grain, 1);
   if (workers_.empty() || count <= grain) {
@@ -85,7 +100,7 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   body_ = &body;
   count_ = count;
   grain_ = grain;
-  next_.store(0, std::memory_order_relaxed);
+  cut_shares();
   const uint64_t generation = (fork_.load() >> 32) + 1;
   fork_.store(generation << 32 | kOpen);
   // Sequentially consistent on both sides: a worker that this misses has seen the new generation before it sleeps.
@@ -104,12 +119,27 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   }
 }
 
+// Cuts lie between pieces, so that a share ends where a piece does.
+void ThreadPool::cut_shares() noexcept {
+  const int64_t pieces = (count_ + grain_ - 1) / grain_;
+  int64_t begin = 0;
+  for (size_t share = 0; share < share_count_; ++share) {
+    const int64_t cut = std::llround(shares_[share].part.end * static_cast<double>(pieces));
+    shares_[share].next.store(begin, std::memory_order_relaxed);
+    shares_[share].end = begin = std::min(cut * grain_, count_);
+  }
+}
+
 void ThreadPool::run_pieces(int worker) {
   const FlushSubnormals flush;
-  while (true) {
-    const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (begin >= count_) return;
-    (*body_)(begin, std::min(begin + grain_, count_), worker);
+  const size_t own = share_of_[static_cast<size_t>(worker)];
+  for (size_t turn = 0; turn < share_count_; ++turn) {
+    Share& share = shares_[(own + turn) % share_count_];
+    while (true) {
+      const int64_t begin = share.next.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= share.end) break;
+      (*body_)(begin, std::min(begin + grain_, share.end), worker);
+    }
   }
 }
 
@@ -151,31 +181,6 @@ void ThreadPool::work(int worker) {
       sleep_until_fork(seen);
     }
   }
-}
-
-std::vector<int> physical_core_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return {};
-  std::map<std::pair<std::string, std::string>, int> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(static_cast<size_t>(cpu), &set)) continue;
-    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
-    std::string package;
-    std::string core;
-    std::ifstream(folder + "physical_package_id") >> package;
-    std::ifstream(folder + "core_id") >> core;
-    cores.try_emplace({package, core.empty() ? "cpu" + std::to_string(cpu) : core}, cpu);
-  }
-  std::vector<int> cpus;
-  for (const auto& [name, cpu] : cores) cpus.push_back(cpu);
-  std::sort(cpus.begin(), cpus.end());
-  return cpus;
-}
-
-int physical_cores() {
-  const auto count = static_cast<int>(physical_core_cpus().size());
-  return count > 0 ? count : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 }  // namespace ps

@@ -1,5 +1,7 @@
 // A fixed set of workers, one per physical core by default, and fork/join over an index range.
 //
+// Workers of several NUMA nodes each begin with their node's share of the range (topology.h), so that rows of weights
+// that lie on a node are read there; who runs out of its own share helps the others.
 // Every body runs, on workers and on the caller alike, with subnormals flushed to zero on input and output (FTZ and
 // DAZ): the matrix units do this in any case (reductions.md), so all code that computes does it. Ops compute only
 // inside parallel_for, hence one rule for all of them.
@@ -11,9 +13,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/topology.h"
 
 namespace ps {
 
@@ -44,14 +49,17 @@ class RangeBody {
   void (*call_)(const void*, int64_t, int64_t, int);
 };
 
-// kCores binds each thread to a physical core of the process's CPU set, round the set when there are more threads: the
-// workers at once, the calling thread at its first parallel_for. NOTE: threads that the caller starts later inherit it.
+// kCores binds each thread to a physical core of the process's CPU set, as place_workers() says: the workers at once,
+// the calling thread at its first parallel_for. NOTE: threads that the caller starts later inherit it. Threads that are
+// not pinned count as one node.
 enum class Pinning : uint8_t { kNone, kCores };
 
 class ThreadPool {
  public:
   // threads >= 1 counts the caller.
   explicit ThreadPool(int threads, Pinning pinning = Pinning::kNone);
+  // places[i] is where worker i lies, 0 the caller; a CPU below 0 leaves it unpinned. REQUIRES: not empty.
+  explicit ThreadPool(const std::vector<CpuPlace>& places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -59,12 +67,20 @@ class ThreadPool {
   [[nodiscard]] int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
   // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by whichever thread
-  // is free. `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
+  // of the share's node is free, then by any. `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
   // An idle worker spins for some tens of microseconds before it sleeps, so forks in close succession cost no wake-up;
   // a worker that wakes late misses the fork and holds nobody up.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
 
  private:
+  // One node's part of the current range; `next` is the first index that nobody took.
+  struct alignas(64) Share {
+    NodeShare part;
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
+  void cut_shares() noexcept;
   void work(int worker);
   void run_pieces(int worker);
   [[nodiscard]] bool join(uint64_t& seen) noexcept;
@@ -72,25 +88,21 @@ class ThreadPool {
   void sleep_until_fork(uint64_t seen);
 
   std::vector<std::thread> workers_;
-  bool pins_caller_ = false;
-  // The current fork: generation << 32 | kOpen | workers inside it. body_, count_ and grain_ are written while it is
-  // closed and nobody is inside.
+  int caller_cpu_ = -1;  // to be pinned to at the first fork
+  size_t share_count_ = 0;
+  std::unique_ptr<Share[]> shares_;
+  std::vector<size_t> share_of_;  // by worker
+  // The current fork: generation << 32 | kOpen | workers inside it. body_, count_, grain_ and the shares are written
+  // while it is closed and nobody is inside.
   std::atomic<uint64_t> fork_{0};
   const RangeBody* body_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 1;
-  alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) std::atomic<bool> stop_{false};
   // Workers that sleep, or are about to.
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
 };
-
-// Number of physical cores in this process's CPU set; hyper-threads of one core count once (pitfalls G7).
-[[nodiscard]] int physical_cores();
-
-// One logical CPU of each of them, ascending.
-[[nodiscard]] std::vector<int> physical_core_cpus();
 
 }  // namespace ps

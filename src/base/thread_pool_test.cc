@@ -117,8 +117,8 @@ TEST(ThreadPoolThreads, PinnedThreadsStayOnOneCoreOfTheSetEach) {
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   // On a thread of its own, since the caller is pinned too.
   std::thread([&] {
-    const std::vector<int> cpus = physical_core_cpus();
-    ThreadPool pool(static_cast<int>(cpus.size()) + 1, Pinning::kCores);
+    const std::vector<CpuPlace> cpus = place_workers(physical_core_places(), physical_cores() + 1);
+    ThreadPool pool(physical_cores() + 1, Pinning::kCores);
     std::atomic<int> inside{0};
     std::vector<int> count(static_cast<size_t>(pool.threads()));
     std::vector<int> legal(static_cast<size_t>(pool.threads()));
@@ -130,7 +130,7 @@ TEST(ThreadPoolThreads, PinnedThreadsStayOnOneCoreOfTheSetEach) {
       sched_getaffinity(0, sizeof set, &set);
       const auto at = static_cast<size_t>(worker);
       count[at] = CPU_COUNT(&set);
-      legal[at] = CPU_ISSET(static_cast<size_t>(cpus[at % cpus.size()]), &set) ? 1 : 0;
+      legal[at] = CPU_ISSET(static_cast<size_t>(cpus[at].cpu), &set) ? 1 : 0;
     });
     EXPECT_TRUE(std::all_of(count.begin(), count.end(), [](int n) { return n == 1; }));
     EXPECT_TRUE(std::all_of(legal.begin(), legal.end(), [](int n) { return n == 1; }));
@@ -138,6 +138,50 @@ TEST(ThreadPoolThreads, PinnedThreadsStayOnOneCoreOfTheSetEach) {
   cpu_set_t after;
   ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+// Workers of two nodes, none pinned: the machine that tests has one.
+std::vector<CpuPlace> two_nodes(int first, int second) {
+  std::vector<CpuPlace> places(static_cast<size_t>(first), CpuPlace{.cpu = -1, .node = 0});
+  places.insert(places.end(), static_cast<size_t>(second), CpuPlace{.cpu = -1, .node = 1});
+  return places;
+}
+
+TEST(ThreadPoolThreads, WorkersOfANodeBeginWithItsShareOfTheRange) {
+  ThreadPool pool(two_nodes(1, 3));
+  for (const int64_t grain : {1, 3, 10}) {
+    std::atomic<int> inside{0};
+    std::vector<std::atomic<int64_t>> first(4);
+    for (auto& begin : first) begin = -1;
+    std::vector<int> visits(400, 0);
+    pool.parallel_for(400, grain, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+      std::atomic<int64_t>& mine = first[static_cast<size_t>(worker)];
+      if (mine.load() >= 0) return;
+      mine = begin;
+      inside.fetch_add(1);
+      while (inside.load() < 4) std::this_thread::yield();  // each takes a first piece
+    });
+    EXPECT_TRUE(std::all_of(visits.begin(), visits.end(), [](int n) { return n == 1; })) << grain;
+    EXPECT_LT(first[0].load(), 110) << grain;  // a quarter of the range, and at most a piece
+    for (size_t worker = 1; worker < 4; ++worker) EXPECT_GE(first[worker].load(), 90) << grain << ' ' << worker;
+  }
+}
+
+TEST(ThreadPoolThreads, ANodeWithoutFreeWorkersIsHelped) {
+  ThreadPool pool(two_nodes(1, 1));
+  for (const int64_t count : {1, 2, 3, 7, 64}) {
+    std::atomic<int64_t> done{0};
+    std::atomic<bool> is_held{false};
+    // The first worker to come holds on to its piece until the other one has done all the rest.
+    pool.parallel_for(count, 1, [&](int64_t, int64_t, int) {
+      if (!is_held.exchange(true)) {
+        while (done.load() < count - 1) std::this_thread::yield();
+      }
+      done.fetch_add(1);
+    });
+    EXPECT_EQ(done.load(), count);
+  }
 }
 
 TEST(FlushSubnormals, NestsAndRestores) {
@@ -161,11 +205,6 @@ TEST(FlushSubnormals, LeavesTheRoundingModeAlone) {
   }
   EXPECT_EQ(std::fegetround(), FE_DOWNWARD);
   std::fesetround(FE_TONEAREST);
-}
-
-TEST(PhysicalCores, IsBetweenOneAndTheLogicalOnes) {
-  EXPECT_GE(physical_cores(), 1);
-  EXPECT_LE(physical_cores(), static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 TEST(ThreadPoolDeathTest, NeedsAtLeastTheCaller) { EXPECT_DEATH(ThreadPool(0), "threads >= 1"); }

@@ -1,10 +1,9 @@
 #include "checkpoint/checkpoint.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/json.h"
 #include "base/macros.h"
@@ -204,7 +203,9 @@ Status Checkpoint::map_shards() {
           mismatches.add(entry.name + " is in " + name + ", the index says " + indexed->second);
         }
       }
-      if (!tensors_.emplace(entry.name, shard.view(entry)).second) mismatches.add(entry.name + " is in two shards");
+      const TensorView view = shard.view(entry);
+      const Stored stored{view, shards_.size(), view.data - shard.bytes().data()};
+      if (!tensors_.emplace(entry.name, stored).second) mismatches.add(entry.name + " is in two shards");
       payload_bytes_ += entry.end - entry.begin;
     }
     shards_.push_back(std::move(shard));
@@ -229,7 +230,7 @@ Status Checkpoint::check_schema() {
   for_each_tensor(config_, Storage::kOfficial, [&](const TensorSpec& spec) { check.visit(spec); });
   if (check.matched != num_tensors()) {
     std::set<std::string_view> extra;
-    for (const auto& [name, view] : tensors_) extra.insert(name);
+    for (const auto& [name, stored] : tensors_) extra.insert(name);
     for_each_tensor(config_, Storage::kOfficial, [&](const TensorSpec& spec) { extra.erase(spec.name); });
     for (const std::string_view name : extra)
       check.mismatches.add(std::string(name) + " is not a tensor of this model");
@@ -239,7 +240,7 @@ Status Checkpoint::check_schema() {
 
 const TensorView* Checkpoint::find(std::string_view name) const noexcept {
   const auto found = tensors_.find(name);
-  return found == tensors_.end() ? nullptr : &found->second;
+  return found == tensors_.end() ? nullptr : &found->second.view;
 }
 
 const TensorView& Checkpoint::tensor(std::string_view name) const noexcept {
@@ -271,35 +272,68 @@ MatrixView Checkpoint::matrix(std::string_view prefix) const noexcept {
   return view;
 }
 
-Status Checkpoint::prefault(const std::function<bool(std::string_view)>& wanted,
-                            const std::function<bool(int64_t, int64_t)>& progress) const {
-  constexpr int64_t kPage = 4096;
-  constexpr int64_t kStep = 16 << 20;  // bytes between two reports
-  std::vector<const TensorView*> views;
-  int64_t total = 0;
-  for (const auto& [name, view] : tensors_) {
-    if (wanted && !wanted(name)) continue;
-    views.push_back(&view);
-    total += view.size_bytes;
+std::vector<const Checkpoint::TensorMap::value_type*> Checkpoint::in_load_order(const LoadStage& stage) const {
+  struct Keyed {
+    int stage;
+    const TensorMap::value_type* tensor;
+  };
+  std::vector<Keyed> keyed;
+  for (const auto& tensor : tensors_) {
+    const int at = stage(tensor.first);
+    if (at >= 0) keyed.push_back({at, &tensor});
   }
-  std::sort(views.begin(), views.end(), [](const TensorView* a, const TensorView* b) { return a->data < b->data; });
-  int64_t done = 0;
-  if (progress && !progress(done, total)) return Status::cancelled("loading was stopped");
-  for (const TensorView* view : views) {
-    const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view->data) % kPage);
-    // A hint only: where the kernel ignores it, the touches below read the pages.
-    ::madvise(const_cast<std::byte*>(view->data - before), static_cast<size_t>(view->size_bytes + before),
-              MADV_WILLNEED);
-    for (int64_t start = 0; start < view->size_bytes; start += kStep) {
-      const int64_t stop = std::min(start + kStep, view->size_bytes);
-      for (int64_t offset = start; offset < stop; offset += kPage) {
-        static_cast<void>(*static_cast<const volatile std::byte*>(view->data + offset));
-      }
-      done += stop - start;
-      if (progress && !progress(done, total)) return Status::cancelled("loading was stopped");
-    }
+  std::sort(keyed.begin(), keyed.end(), [](const Keyed& a, const Keyed& b) {
+    return std::tuple(a.stage, a.tensor->second.shard, a.tensor->second.offset) <
+           std::tuple(b.stage, b.tensor->second.shard, b.tensor->second.offset);
+  });
+  std::vector<const TensorMap::value_type*> tensors;
+  tensors.reserve(keyed.size());
+  for (const Keyed& each : keyed) tensors.push_back(each.tensor);
+  return tensors;
+}
+
+int64_t Checkpoint::load_bytes(const LoadStage& stage) const {
+  int64_t bytes = 0;
+  for (const auto* tensor : in_load_order(stage)) bytes += tensor->second.view.size_bytes;
+  return bytes;
+}
+
+Status Checkpoint::copy_on_load(const LoadStage& stage, const std::function<bool(std::string_view name)>& splits_rows,
+                                std::span<const NodeShare> shares) {
+  PS_CHECK(!has_copies(), "copies were made before");
+  const auto tensors = in_load_order(stage);
+  const auto room_of = [](const TensorView& view) {
+    return (view.size_bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+  };
+  int64_t total = 0;
+  for (const auto* tensor : tensors) total += room_of(tensor->second.view);
+  PS_TRY(copies_, HostBuffer::allocate(total));
+  std::byte* at = copies_.data();
+  for (const auto* tensor : tensors) {
+    TensorView& view = tensors_.find(tensor->first)->second.view;
+    if (splits_rows(tensor->first)) split_memory(at, view.size_bytes, shares);
+    view.data = at;
+    at += room_of(view);
   }
   return {};
+}
+
+Result<LoadFigures> Checkpoint::load(const LoadStage& stage, int threads, const LoadProgress& progress) const {
+  std::vector<LoadRange> ranges;
+  for (const auto* tensor : in_load_order(stage)) {
+    const Stored& stored = tensor->second;
+    LoadRange range{&shards_[stored.shard].file(), stored.offset, stored.view.size_bytes, nullptr};
+    if (has_copies()) range.copy = const_cast<std::byte*>(stored.view.data);  // of copies_, which this object owns
+    LoadRange* last = ranges.empty() ? nullptr : &ranges.back();
+    // Small neighbours are read as one.
+    if (last != nullptr && last->file == range.file && last->offset + last->size_bytes == range.offset &&
+        (range.copy == nullptr || last->copy + last->size_bytes == range.copy)) {
+      last->size_bytes += range.size_bytes;
+    } else if (range.size_bytes > 0) {
+      ranges.push_back(range);
+    }
+  }
+  return checkpoint::load(ranges, threads, progress);
 }
 
 }  // namespace ps::checkpoint

@@ -4,20 +4,24 @@
 // one.
 // A linear may be stored quantized (FP8 or packed FP4 with its scale) or as BF16 or F32 without scale; the routed
 // experts of one layer share one format, and a config without quantization_config admits no quantized tensor.
-// Nothing is read but headers: weights page in when touched, or by prefault(). The folder may be read-only.
-// Threading: immutable after open; views are readable from any thread while the object lives.
+// Nothing is read but headers: weights page in when touched, or by load(). The folder may be read-only.
+// Threading: immutable after open and copy_on_load(); views are readable from any thread while the object lives.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/status.h"
+#include "base/topology.h"
 #include "checkpoint/config.h"
+#include "checkpoint/loading.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/topology.h"
 
@@ -67,21 +71,41 @@ class Checkpoint {
   // Of all tensors, without headers.
   [[nodiscard]] int64_t payload_bytes() const noexcept { return payload_bytes_; }
 
-  // Tells the kernel to read ahead and touches every page of the tensors that `wanted` accepts (all when empty), in
-  // file order. `progress(done, total)` in bytes; it may be empty, and returning false stops with cancelled.
-  [[nodiscard]] Status prefault(const std::function<bool(std::string_view name)>& wanted,
-                                const std::function<bool(int64_t done, int64_t total)>& progress) const;
+  // When a forward needs a tensor: lower stages come into memory first; a negative one never comes, and its tensor is
+  // read from the disk when touched.
+  using LoadStage = std::function<int(std::string_view name)>;
+  // Bytes of the tensors that come.
+  [[nodiscard]] int64_t load_bytes(const LoadStage& stage) const;
+
+  // From here on the views of all tensors that come point into memory of our own, which load() fills: nothing is read
+  // yet. It is spread over the memory nodes, and the rows of the tensors that `splits_rows` accepts are cut into the
+  // nodes' shares. exhausted when the system has no room. REQUIRES: called once, before any view is handed out.
+  [[nodiscard]] Status copy_on_load(const LoadStage& stage,
+                                    const std::function<bool(std::string_view name)>& splits_rows,
+                                    std::span<const NodeShare> shares);
+  [[nodiscard]] int64_t copied_bytes() const noexcept { return copies_.size_bytes(); }
+  [[nodiscard]] bool has_copies() const noexcept { return copied_bytes() > 0; }
+
+  // Brings the tensors that come into memory, in order of their stages, each stage in file order (loading.h).
+  // REQUIRES: after copy_on_load() the same tensors come, and no view is read before.
+  [[nodiscard]] Result<LoadFigures> load(const LoadStage& stage, int threads, const LoadProgress& progress) const;
 
  private:
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const noexcept { return std::hash<std::string_view>{}(name); }
   };
-  using TensorMap = std::unordered_map<std::string, TensorView, NameHash, std::equal_to<>>;
+  struct Stored {
+    TensorView view;
+    size_t shard = 0;    // of shards_
+    int64_t offset = 0;  // in the file
+  };
+  using TensorMap = std::unordered_map<std::string, Stored, NameHash, std::equal_to<>>;
 
   Checkpoint() = default;
   Status map_shards();
   Status check_schema();
+  [[nodiscard]] std::vector<const TensorMap::value_type*> in_load_order(const LoadStage& stage) const;
 
   std::filesystem::path folder_;
   Config config_;
@@ -89,6 +113,7 @@ class Checkpoint {
   std::vector<SafetensorsFile> shards_;
   TensorMap tensors_;
   int64_t payload_bytes_ = 0;
+  HostBuffer copies_;
 };
 
 }  // namespace ps::checkpoint

@@ -1,6 +1,7 @@
 // Opening checkpoint folders: every deviation from the schema is an error that names the tensor (pitfalls B5, G5).
 #include "checkpoint/checkpoint.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,6 +23,9 @@ namespace fs = std::filesystem;
 using test::StoredTensor;
 using test::TemporaryFolder;
 using testing::HasSubstr;
+
+int all_tensors(std::string_view) { return 0; }
+bool all_rows(std::string_view) { return true; }
 
 class CheckpointTest : public testing::Test {
  protected:
@@ -313,29 +317,133 @@ TEST_F(CheckpointTest, WorksInAReadOnlyFolder) {
     if (probe.is_open()) std::_Exit(3);
     const Result<Checkpoint> checkpoint = Checkpoint::open(folder());
     std::fprintf(stderr, "%s\n", checkpoint.status().to_string().c_str());
-    std::_Exit(checkpoint.ok() && checkpoint.value().prefault({}, {}).ok() ? 0 : 1);
+    std::_Exit(checkpoint.ok() && checkpoint.value().load(all_tensors, 2, {}).ok() ? 0 : 1);
   };
   EXPECT_EXIT(open_unprivileged(), testing::ExitedWithCode(0), "");
   fs::permissions(folder(), fs::perms::owner_all);
 }
 
-TEST_F(CheckpointTest, PrefaultReportsEveryByte) {
+// Has the page cache forget most of the shards; false where the file system keeps them all the same. NOTE: whoever
+// opens a small file has the system read all of it, so this comes after.
+bool drop_shards(const fs::path& folder) {
+  int64_t cached = 0;
+  int64_t all = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const int descriptor = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    fsync(descriptor);  // what is not on the disk yet stays
+    close(descriptor);
+    const MappedFile file = MappedFile::open(entry.path()).value();
+    file.forget(0, file.size_bytes());
+    const auto pages = file.cached_pages(0, file.size_bytes());
+    if (!pages) return false;
+    cached += pages->cached;
+    all += pages->all;
+  }
+  return cached < all / 2;
+}
+
+TEST_F(CheckpointTest, AColdStartReadsWhatComesAndAWarmOneNothing) {
   const Checkpoint checkpoint = Checkpoint::open(folder()).value();
-  int64_t last = -1, total = 0;
+  if (!drop_shards(folder())) GTEST_SKIP() << "the file system keeps its files in memory";
+  const auto no_experts = [](std::string_view name) {
+    return name.find(".experts.") == std::string_view::npos ? 0 : -1;
+  };
+  int64_t last = -1;
+  int64_t total = 0;
   const auto progress = [&](int64_t done, int64_t all) {
     EXPECT_GE(done, last);
     last = done;
     total = all;
     return true;
   };
-  ASSERT_TRUE(checkpoint.prefault({}, progress).ok());
-  EXPECT_EQ(last, checkpoint.payload_bytes());
-  EXPECT_EQ(total, checkpoint.payload_bytes());
+  EXPECT_EQ(checkpoint.load(all_tensors, 2, [](int64_t, int64_t) { return false; }).status().code(), Code::kCancelled);
+  const LoadFigures cold = checkpoint.load(no_experts, 2, progress).value();
+  EXPECT_EQ(cold.total_bytes, checkpoint.load_bytes(no_experts));
+  EXPECT_LT(cold.cached_bytes, cold.total_bytes);
+  EXPECT_GT(total, 0);
+  EXPECT_EQ(last, total) << "the last report is not of the end";
+  ASSERT_TRUE(checkpoint.load(all_tensors, 2, {}).ok());
   last = -1;
-  const auto only_norm = [](std::string_view name) { return name == "norm.weight"; };
-  ASSERT_TRUE(checkpoint.prefault(only_norm, progress).ok());
-  EXPECT_EQ(total, 256);
-  EXPECT_EQ(checkpoint.prefault({}, [](int64_t, int64_t) { return false; }).code(), Code::kCancelled);
+  const LoadFigures warm = checkpoint.load(all_tensors, 2, progress).value();
+  EXPECT_EQ(warm.total_bytes, checkpoint.payload_bytes());
+  EXPECT_EQ(warm.cached_bytes, warm.total_bytes);
+  EXPECT_EQ(total, 0) << "a warm start has nothing to do";
+}
+
+TEST_F(CheckpointTest, CopiesHoldTheBytesOfTheFileInMemoryOfTheirOwn) {
+  const Checkpoint mapped = Checkpoint::open(folder()).value();
+  const auto no_vision = [](std::string_view name) { return name.starts_with("vision.") ? -1 : name == "head.weight"; };
+  const auto splits = [](std::string_view name) { return name.ends_with(".weight"); };
+  // Node 1 may not exist: placing is advice.
+  const std::vector<NodeShare> shares = {{0, 0, 0.5}, {1, 0.5, 1}};
+  for (const bool is_cold : {false, true}) {
+    Checkpoint copied = Checkpoint::open(folder()).value();
+    if (is_cold) (void)drop_shards(folder());
+    EXPECT_FALSE(copied.has_copies());
+    ASSERT_TRUE(copied.copy_on_load(no_vision, splits, shares).ok());
+    EXPECT_TRUE(copied.has_copies());
+    int64_t last = 0;
+    const auto progress = [&](int64_t done, int64_t) { return (last = done) >= 0; };
+    EXPECT_EQ(copied.load(no_vision, 3, progress).value().total_bytes, copied.load_bytes(no_vision));
+    EXPECT_EQ(last, copied.load_bytes(no_vision));
+    const Checkpoint moved = std::move(copied);
+    for (const std::string name : {"embed.weight", "head.weight", "norm.weight", "layers.0.attn.wq_a.weight",
+                                   "layers.0.attn.wq_a.scale", "layers.3.ffn.experts.1.w2.weight"}) {
+      const TensorView& a = mapped.tensor(name);
+      const TensorView& b = moved.tensor(name);
+      ASSERT_EQ(a.size_bytes, b.size_bytes) << name;
+      EXPECT_EQ(std::memcmp(a.data, b.data, static_cast<size_t>(a.size_bytes)), 0) << name;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % 64, 0) << name;
+    }
+    EXPECT_EQ(moved.matrix("layers.0.attn.wq_a").data, moved.tensor("layers.0.attn.wq_a.weight").data);
+  }
+}
+
+// The file lost its last byte: what comes before the tensor that had it is read, what comes after is not.
+TEST_F(CheckpointTest, TensorsComeInTheOrderOfTheirStages) {
+  const Checkpoint whole = Checkpoint::open(folder()).value();
+  const auto shard_end = [&](const fs::path& path) {
+    const SafetensorsFile file = SafetensorsFile::open(path).value();
+    return std::max_element(file.entries().begin(), file.entries().end(),
+                            [](const auto& a, const auto& b) { return a.end < b.end; })
+        ->name;
+  };
+  std::string last;
+  fs::path shard;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder())) {
+    if (entry.path().extension() != ".safetensors") continue;
+    shard = entry.path();
+    last = shard_end(shard);
+  }
+  const std::string other = last == "norm.weight" ? "embed.weight" : "norm.weight";
+  for (const bool is_last_first : {false, true}) {
+    const auto stage = [&](std::string_view name) {
+      return name == last ? (is_last_first ? 0 : 2) : name == other ? 1 : -1;
+    };
+    Checkpoint copied = Checkpoint::open(folder()).value();
+    ASSERT_TRUE(copied.copy_on_load(stage, all_rows, {}).ok());
+    const auto size = fs::file_size(shard);
+    fs::resize_file(shard, size - 1);
+    EXPECT_EQ(copied.load(stage, 1, {}).status().code(), Code::kCorrupt);
+    fs::resize_file(shard, size);
+    const TensorView& view = copied.tensor(other);
+    const bool is_there = std::memcmp(view.data, whole.tensor(other).data, static_cast<size_t>(view.size_bytes)) == 0;
+    EXPECT_EQ(is_there, !is_last_first) << last;
+  }
+}
+
+TEST_F(CheckpointTest, AFileThatShrinksIsAnErrorAndNoCrash) {
+  Checkpoint checkpoint = Checkpoint::open(folder()).value();
+  ASSERT_TRUE(checkpoint.copy_on_load(all_tensors, all_rows, {}).ok());
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder())) {
+    if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), 8192);
+  }
+  const Status status = checkpoint.load(all_tensors, 2, {}).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_NE(status.message().find(".safetensors: shrank"), std::string::npos) << status.message();
+  const Status mapped = Checkpoint::open(folder()).status();
+  EXPECT_FALSE(mapped.ok());
 }
 
 // Checkpoints that another program wrote: the golden ones of the reference.

@@ -81,6 +81,7 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }
   [[nodiscard]] TensorView view(const SafetensorsEntry& entry) const noexcept;
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return file_.bytes(); }
+  [[nodiscard]] const MappedFile& file() const noexcept { return file_; }
 
  private:
   SafetensorsFile(MappedFile file, SafetensorsHeader header) : file_(std::move(file)), header_(std::move(header)) {}

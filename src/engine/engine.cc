@@ -29,7 +29,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const checkpoint::Checkpoint& che
                                                std::span<const int32_t> never_sampled, const ops::OpTable& table,
                                                const EngineOptions& options) {
   const checkpoint::Config& config = checkpoint.config();
-  PS_TRY(MemoryPlan plan, plan_memory(config, checkpoint.topology(), table, options));
+  EngineOptions planned = options;
+  planned.copied_weight_bytes = checkpoint.copied_bytes();
+  PS_TRY(MemoryPlan plan, plan_memory(config, checkpoint.topology(), table, planned));
   PS_TRY(PlanShape shape, make_plan_shape(config, token_classes));
   PS_TRY(cache::CachePool pool, cache::CachePool::allocate(plan.geometry, plan.pages, plan.slots));
   PS_TRY(HostBuffer scratch, HostBuffer::allocate(plan.scratch_bytes));

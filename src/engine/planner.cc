@@ -1,10 +1,9 @@
 #include "engine/planner.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 
+#include "base/cpu_info.h"
 #include "base/macros.h"
 #include "engine/scheduler.h"
 #include "model/forward.h"
@@ -22,8 +21,6 @@ std::string gibibytes(int64_t bytes) {
   std::snprintf(text, sizeof text, "%.3f GiB", static_cast<double>(bytes) / static_cast<double>(1 << 30));
   return text;
 }
-
-int64_t machine_bytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
 
 // How many PAGEs the options ask for.
 Result<int64_t> page_count(const MemoryPlan& plan, const EngineOptions& options, int64_t max_context) {
@@ -90,10 +87,14 @@ Result<MemoryPlan> plan_memory(const checkpoint::Config& config, const checkpoin
                              std::to_string(held) + " tokens; at most that many are legal here");
   }
   // The kernel grants more than there is and kills later: refuse now.
-  if (plan.total_bytes() > machine_bytes()) {
-    return Status::exhausted("PAGEs, STATE and scratch take " + std::to_string(plan.total_bytes()) +
-                             " bytes, the machine has " + std::to_string(machine_bytes()) +
-                             "; a smaller max-context, max-sequences or memory is needed");
+  if (const int64_t machine = cpu_info().memory_bytes; plan.total_bytes() + options.copied_weight_bytes > machine) {
+    std::string copies;
+    if (options.copied_weight_bytes > 0) {
+      copies = " and copied weights " + std::to_string(options.copied_weight_bytes);
+    }
+    return Status::exhausted("PAGEs, STATE and scratch take " + std::to_string(plan.total_bytes()) + " bytes" + copies +
+                             ", the machine has " + std::to_string(machine) +
+                             " (or this control group); a smaller max-context, max-sequences or memory is needed");
   }
   return plan;
 }

@@ -27,8 +27,9 @@ struct EngineOptions {
   int64_t max_context = 0;          // tokens of one sequence; 0 = what the PAGEs hold, at most max_position_embeddings
   int64_t image_interval_tokens = 8192;
   bool prefix_cache = true;
-  int64_t memory_bytes = 0;  // for PAGEs, STATE and scratch; 0 = as `pages` says
-  int64_t pages = 0;         // used when memory_bytes is 0; 0 = one max_context per two running sequences
+  int64_t memory_bytes = 0;         // for PAGEs, STATE and scratch; 0 = as `pages` says
+  int64_t pages = 0;                // used when memory_bytes is 0; 0 = one max_context per two running sequences
+  int64_t copied_weight_bytes = 0;  // that the machine's memory holds besides; Engine::create() sets it
   int threads = 1;
   bool pin_threads = false;  // each to a physical core
   bool poison = false;       // tests: fills PAGEs and rings with NaN before they are used again

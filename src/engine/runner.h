@@ -62,6 +62,8 @@ class Runner {
   [[nodiscard]] cache::CachePool& pool() noexcept { return pool_; }
   [[nodiscard]] std::span<const cache::PageId> pages() const noexcept { return pages_; }
   [[nodiscard]] int64_t scratch_bytes() const noexcept { return scratch_.capacity_bytes(); }
+  // Cache and scratch.
+  [[nodiscard]] int64_t memory_bytes() const noexcept { return pool_.size_bytes() + scratch_.capacity_bytes(); }
 
  private:
   Runner(cache::CachePool pool, HostBuffer scratch, const RunnerOptions& options);

@@ -27,6 +27,22 @@ for options in "--prefill-chunk 3" "--kv-cache-dtype fp4" "--index-cache-dtype f
     "--kv-cache-dtype fp4 --index-cache-dtype fp8 --prefill-chunk 3" "--page-tokens 32 --threads 2"; do
   [ "$(text $options)" = "$expected" ] || fail "other text with $options"
 done
+# Every backend and instruction set prints it too; a set that the machine lacks is refused with those that it has.
+[ "$(text --backend ref)" = "$expected" ] || fail "other text with --backend ref"
+for isa in auto avx2 avx512 amx; do
+  if out="$(text --backend cpu --isa "$isa")"; then
+    [ "$out" = "$expected" ] || fail "other text with --isa $isa"
+  else
+    grep -qF -- "--isa is $isa: this processor has no" "$work/errors" || fail "--isa $isa: $(cat "$work/errors")"
+    grep -qF "legal values here are auto, avx2" "$work/errors" || fail "--isa $isa names no legal values"
+  fi
+done
+suite="$(dirname "$0")/../../models/tiny/suite"
+for command in "generate --tokens 1" chat serve validate "eval --suite $suite" "bench serve" "bench decode" "bench prefill"; do
+  refused "legal values are auto, cpu, ref" $command --model "$nano" --backend avx2
+  refused "--isa is sse; legal values here are auto, avx2" $command --model "$nano" --isa sse
+  refused "--backend ref has none" $command --model "$nano" --backend ref --isa avx2
+done
 # Sampling repeats with its seed.
 [ "$(text --temperature 1 --top-p 0.9 --seed 7)" = "$(text --temperature 1 --top-p 0.9 --seed 7)" ] || fail "sampling does not repeat"
 
