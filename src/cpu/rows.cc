@@ -7,6 +7,7 @@
 
 #include "base/macros.h"
 #include "cpu/drivers.h"
+#include "cpu/row_views.h"
 #include "ops/cache_rows.h"
 #include "ops/hyper_connection_finish.h"
 #include "ops/numerics.h"
@@ -18,25 +19,7 @@ namespace {
 
 using ops::ref::taken_bytes;
 
-constexpr int64_t kPieceValues = 16384;  // of rows that one thread takes at a time: some microseconds
-constexpr int64_t kSplitRows = 16;       // up to here hc_mix is cut over K
-
-int64_t row_grain(int64_t values) noexcept { return std::max<int64_t>(1, kPieceValues / std::max<int64_t>(1, values)); }
-
-RowView row_of(const ops::ConstActivations& x, int64_t row, int64_t column = 0) noexcept {
-  const auto* data = static_cast<const std::byte*>(x.data);
-  return {data + (row * x.stride + column) * dtype_bytes(x.dtype), x.dtype == DType::kF32};
-}
-MutableRow row_of(const ops::Activations& x, int64_t row, int64_t column = 0) noexcept {
-  auto* data = static_cast<std::byte*>(x.data);
-  return {data + (row * x.stride + column) * dtype_bytes(x.dtype), x.dtype == DType::kF32};
-}
-RowView row_of(const ops::Vector& x) noexcept { return {x.data, x.dtype == DType::kF32}; }
-// Of an unquantized weight.
-RowView row_of(const ops::Weight& w, int64_t row) noexcept {
-  const bool is_f32 = w.format == ops::WeightFormat::kF32;
-  return {w.data + row * w.columns * (is_f32 ? 4 : 2), is_f32};
-}
+constexpr int64_t kSplitRows = 16;  // up to here hc_mix is cut over K
 
 // y[0, size) = x, rounded to y's dtype.
 void copy_row(const Kernels& kernels, RowView x, MutableRow y, int64_t size) {
@@ -229,12 +212,15 @@ void engram_mix(const Kernels& kernels, const ops::EngramMixArgs& args, ops::Exe
 }
 
 void index_query_quantize(const Kernels& kernels, const ops::IndexQueryQuantizeArgs& args, ops::Exec& exec) {
-  if (args.format != ops::IndexFormat::kFp4) {
-    ops::ref::index_query_quantize(args, exec);
-    return;
-  }
+  const int64_t dim = args.q.columns / args.heads;
   exec.pool.parallel_for(args.q.rows, row_grain(args.q.columns), [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) kernels.rows.quantize_mxfp4({row_of(args.q, t), args.q.columns});
+    for (int64_t t = begin; t < end; ++t) {
+      if (args.format == ops::IndexFormat::kFp4) {
+        kernels.rows.quantize_mxfp4({row_of(args.q, t), args.q.columns});
+        continue;
+      }
+      for (int64_t h = 0; h < args.heads; ++h) kernels.rows.quantize_fp8_key({row_of(args.q, t, h * dim), dim});
+    }
   });
 }
 

@@ -47,29 +47,23 @@ TEST_P(CpuRowsEquality, HcMix) {
   }
 }
 
-// Any bits: codes, ties and saturation of the FP4 grid, NaN and infinities.
 TEST_P(CpuRowsEquality, IndexQueriesOfAnyBits) {
   Pcg64 random(6);
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    Rows x(300, 3 * 64, dtype);
-    for (int64_t t = 0; t < x.rows(); ++t) {
-      const auto exponent = static_cast<uint32_t>(random.integer(0, 250));
-      for (int64_t k = 0; k < x.columns(); ++k) {
-        auto bits = static_cast<uint32_t>(random.integer(0, int64_t{1} << 32));
-        if (random.integer(0, 400) != 0) {
-          bits = (bits & 0x80700000u) | (exponent + static_cast<uint32_t>(random.integer(0, 5))) << 23;
-        }
-        x.set(t, k, std::bit_cast<float>(bits));
+  for (const IndexFormat format : {IndexFormat::kFp4, IndexFormat::kFp8}) {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      const Rows x = random_bits(random, 300, 3 * 64, dtype);
+      Rows expected = x;
+      ThreadPool one(1);
+      Arena arena(HostBuffer::allocate(4096).value());
+      Exec exec{one, arena};
+      reference_table().index_query_quantize({expected.view(), 3, format}, exec);
+      for (int threads = 1; threads <= 8; ++threads) {
+        Rows actual = x;
+        run_op(table().index_query_quantize, IndexQueryQuantizeArgs{actual.view(), 3, format}, {}, threads);
+        expect_same_rows(std::to_string(threads) + " threads", actual, expected);
+        EXPECT_TRUE(actual.gaps_intact());
       }
     }
-    Rows expected = x;
-    Rows actual = x;
-    ThreadPool pool(2);
-    Arena arena(HostBuffer::allocate(4096).value());
-    Exec exec{pool, arena};
-    reference_table().index_query_quantize({expected.view(), 3, IndexFormat::kFp4}, exec);
-    table().index_query_quantize({actual.view(), 3, IndexFormat::kFp4}, exec);
-    expect_same_rows("mxfp4", actual, expected);
   }
 }
 

@@ -1,4 +1,4 @@
-// The row kernels of row_kernels.h over an instruction set's vector type. Included after vector_kernels-inl.h inside
+// The row kernels of row_kernels.h over an instruction set's vector type, those of vector_cache-inl.h apart. Included after vector_kernels-inl.h inside
 // the anonymous namespace of an instruction-set file, which also defines decode_words(codes, scale, out): 32 E4M3 codes
 // as floats; and decode_fp4_words(codes, scale, out), decode_fp8_words(16 codes, 16 codes, scale, out): 32 values as
 // BF16.
@@ -41,6 +41,18 @@ inline RowView from(RowView row, int64_t values) {
 }
 inline MutableRow from(MutableRow row, int64_t values) {
   return {static_cast<std::byte*>(row.data) + values * (row.is_f32 ? 4 : 2), row.is_f32};
+}
+
+// The values from `at` on, as many as the vectors hold.
+template <int kCount>
+inline void load_values(RowView x, int64_t at, int64_t size, Vec (&values)[kCount]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) values[i] = load_row(x, at + i * kLanes, size);
+}
+template <int kCount>
+inline void store_values(MutableRow y, int64_t at, int64_t size, const Vec (&values)[kCount]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) store_row(y, at + i * kLanes, size, values[i]);
 }
 
 constexpr int kSumLanes = 16 / kLanes;  // vectors of a lane-16 sum
@@ -182,16 +194,10 @@ void decode_fp8_row(const DecodeRowArgs& args) {
 
 void quantize_mxfp4_row(const FakeQuantizeArgs& args) {
   for (int64_t at = 0; at < args.size; at += kBlock) {
-    Vec group[kBlock / kLanes];
-    IntVec largest = broadcast_int(0);
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock / kLanes; ++i) {
-      group[i] = load_row(view(args.x), at + i * kLanes, args.size);
-      largest = max_int(largest, as_int(absolute(group[i])));
-    }
-    quantize_fp4_group(group, reduce_max(largest));
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock / kLanes; ++i) store_row(args.x, at + i * kLanes, args.size, group[i]);
+    Group group;
+    load_values(view(args.x), at, args.size, group);
+    fake_quantize<E2M1>(group);
+    store_values(args.x, at, args.size, group);
   }
 }
 
@@ -233,6 +239,8 @@ void weigh_scores(const WeighScoresArgs& args) {
   }
 }
 
+#include "cpu/vector_cache-inl.h"
+
 constexpr RowKernels kRowKernels{.norm = norm_row,
                                  .inverse_rms = inverse_rms,
                                  .scale = scale_row,
@@ -245,4 +253,10 @@ constexpr RowKernels kRowKernels{.norm = norm_row,
                                  .decode_row = decode_fp8_row,
                                  .quantize_mxfp4 = quantize_mxfp4_row,
                                  .decode_keys = decode_index_keys,
-                                 .weigh_scores = weigh_scores};
+                                 .weigh_scores = weigh_scores,
+                                 .encode_row = encode_row,
+                                 .compress_row = compress_row,
+                                 .encode_key = encode_index_key,
+                                 .quantize_fp8_key = quantize_fp8_key,
+                                 .pool = pool_rows,
+                                 .bound_experts = bound_experts};
