@@ -76,7 +76,7 @@ struct MixArgs {
   bool apart = false;
   float* sums = nullptr;
 };
-inline constexpr int64_t kMixRows = 48;
+inline constexpr int64_t kMixRows = 96;
 
 // The three sums of one Engram stream: h * h, key * key, (h * (q * k)) * key, in lane-16 order.
 struct GateArgs {

@@ -73,7 +73,8 @@ void mix_few(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec
 void mix_many(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec) {
   const int64_t threads = exec.pool.threads();
   float* tiles = exec.scratch.take<float>(threads * kMixRows * kPanel);
-  const int64_t rows = std::clamp<int64_t>((args.h.rows + threads - 1) / threads, 1, kMixRows);
+  const int64_t pieces = (args.h.rows + threads * kMixRows - 1) / (threads * kMixRows) * threads;
+  const int64_t rows = (args.h.rows + pieces - 1) / pieces;
   exec.pool.parallel_for(args.h.rows, rows, [&](int64_t begin, int64_t end, int worker) {
     MixArgs mix = mix_args(args, begin, end - begin);
     mix.sums = tiles + worker * kMixRows * kPanel;
