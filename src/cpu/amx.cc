@@ -386,6 +386,7 @@ const Kernels& amx_kernels() {
                       kPanelGroup * kDecodedPanel * 2};
     kernels.attend_bytes = amx_attend_bytes;
     kernels.attend = amx_attend;
+    kernels.score_keys = amx_score_keys;
     return kernels;
   }();
   return kKernels;

@@ -23,6 +23,9 @@ constexpr int64_t kStepHeads = 64;                            // heads that are 
 constexpr int64_t kPartBlocks = 512;                          // least part of a row's keys
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
+// An object of its own type, which the algorithms inline.
+constexpr auto kRanksBefore = [](const Ranked& a, const Ranked& b) { return ops::ranks_before(a, b); };
+
 // The best `capacity` entries of those offered in ascending order of ids, in room for twice as many.
 class Best {
  public:
@@ -30,8 +33,7 @@ class Best {
 
   void offer(float score, int32_t id) noexcept {
     // Among equals the earlier id stays.
-    if (is_full_ && !(score > worst_)) return;
-    if (capacity_ == 0) return;
+    if (!takes(score) || capacity_ == 0) return;
     entries_[size_++] = {score, id};
     if (size_ == 2 * capacity_) {
       shrink();
@@ -39,6 +41,8 @@ class Best {
       is_full_ = true;
     }
   }
+  // False if offering no more than `score` changes nothing.
+  [[nodiscard]] bool takes(float score) const noexcept { return !is_full_ || score > worst_; }
   // Leaves the best at the front of the entries, in any order; how many.
   [[nodiscard]] int64_t finish() noexcept {
     if (size_ > capacity_) shrink();
@@ -47,7 +51,7 @@ class Best {
 
  private:
   void shrink() noexcept {
-    std::nth_element(entries_, entries_ + capacity_ - 1, entries_ + size_, ops::ranks_before);
+    std::nth_element(entries_, entries_ + capacity_ - 1, entries_ + size_, kRanksBefore);
     size_ = capacity_;
   }
   Ranked* entries_;
@@ -63,6 +67,7 @@ struct Workspace {
   uint16_t* keys;    // [kStepKeys, dim]
   float* tile;       // [kPanelGroup][kStepHeads][kPanel]
   std::byte* work;   // of the multiplier
+  float* weights;    // [kStepHeads]
 };
 
 int64_t query_bytes() noexcept { return packed_bound(kStepHeads, ops::kMaxIndexDim); }
@@ -113,12 +118,29 @@ class Scorer {
         args_(args),
         row_(row),
         work_(work),
-        multiplier_(multiplier_for(kernels, args.q.dtype, ops::WeightFormat::kBF16)) {
+        multiplier_(multiplier_for(kernels, args.q.dtype, ops::WeightFormat::kBF16)),
+        is_fused_(kernels.score_keys != nullptr && args.q.dtype == DType::kBF16 && args.heads <= kStepHeads &&
+                  args.heads % kScoreHeads == 0) {
     if (args.heads <= kStepHeads) pack(0, args.heads);
   }
 
   // scores[i * 8 + n] of row n of the i-th of `count` flat blocks. Rows past the visible ones give anything.
   void score(const int64_t* blocks, int64_t count, float* scores) const {
+    if (is_fused_) kernels_.score_keys(fused_args(blocks, count, scores));
+    else multiply(blocks, count, scores);
+    for (int64_t n = 0; n < count * kIndexBlockRows; ++n) {
+      const float score = ops::round_to(args_.q.dtype, scores[n]);
+      scores[n] = score != score ? kLowest : score;
+    }
+  }
+
+ private:
+  [[nodiscard]] ScoreKeysArgs fused_args(const int64_t* blocks, int64_t count, float* scores) const {
+    return {args_.plane,   blocks,      count,  work_.query,
+            work_.weights, args_.heads, scores, reinterpret_cast<std::byte*>(work_.keys)};
+  }
+
+  void multiply(const int64_t* blocks, int64_t count, float* scores) const {
     kernels_.rows.decode_keys({args_.plane, blocks, count, work_.keys});
     std::fill_n(scores, kStepKeys, 0.0f);
     for (int64_t first = 0; first < args_.heads; first += kStepHeads) {
@@ -135,20 +157,14 @@ class Scorer {
       multiply.panels = (multiply.w.rows + kPanel - 1) / kPanel;
       multiply.work = work_.work;
       multiplier_.multiply(multiply);
-      float weights[kStepHeads];
-      for (int64_t h = 0; h < heads; ++h) weights[h] = load(args_.weights, row_.row, first + h);
+      const float* weights = work_.weights;
       for (int64_t p = 0; p < multiply.panels; ++p) {
         kernels_.rows.weigh_scores(
             {work_.tile + p * heads * kPanel, weights, heads, args_.q.dtype != DType::kF32, scores + p * kPanel});
       }
     }
-    for (int64_t n = 0; n < count * kIndexBlockRows; ++n) {
-      const float score = ops::round_to(args_.q.dtype, scores[n]);
-      scores[n] = score != score ? kLowest : score;
-    }
   }
 
- private:
   void pack(int64_t first, int64_t heads) const {
     const auto* q = static_cast<const std::byte*>(args_.q.data);
     PackArgs pack;
@@ -158,6 +174,7 @@ class Scorer {
     pack.count = pack.end = heads;
     pack.packed = work_.query;
     multiplier_.pack(pack);
+    for (int64_t h = 0; h < heads; ++h) work_.weights[h] = load(args_.weights, row_.row, first + h);
   }
 
   const Kernels& kernels_;
@@ -165,6 +182,7 @@ class Scorer {
   const Row& row_;
   const Workspace& work_;
   const Multiplier& multiplier_;
+  bool is_fused_;  // all heads are packed, in whole groups
 };
 
 // Scores blocks [begin, end) of the row's list.
@@ -185,12 +203,9 @@ void collect(const Kernels& kernels, const ops::IndexSelectArgs& args, const Row
     for (int64_t i = 0; i < count; ++i) {
       const auto first = static_cast<int32_t>(block_of(i) * kIndexBlockRows);
       const int32_t rows_here = std::min(kIndexBlockRows, row.visible - first);
-      float top = kLowest;
-      for (int32_t n = 0; n < rows_here; ++n) {
-        const float score = scores[i * kIndexBlockRows + n];
-        top = std::max(top, score);
-        rows.offer(score, first + n);
-      }
+      const float* of_block = scores + i * kIndexBlockRows;
+      const float top = *std::max_element(of_block, of_block + rows_here);
+      for (int32_t n = 0; n < rows_here && rows.takes(top); ++n) rows.offer(of_block[n], first + n);
       if (block_of(i) + 1 < row.blocks) blocks.offer(top, static_cast<int32_t>(block_of(i)));
     }
   }
@@ -201,7 +216,7 @@ void collect(const Kernels& kernels, const ops::IndexSelectArgs& args, const Row
 // The best `capacity` of `count` entries as ascending ids; how many.
 int64_t write_ids(Ranked* entries, int64_t count, int64_t capacity, int32_t* out) noexcept {
   if (count > capacity && capacity > 0) {
-    std::nth_element(entries, entries + capacity - 1, entries + count, ops::ranks_before);
+    std::nth_element(entries, entries + capacity - 1, entries + count, kRanksBefore);
   }
   const int64_t kept = std::min(count, capacity);
   for (int64_t i = 0; i < kept; ++i) out[i] = entries[i].id;
@@ -244,7 +259,7 @@ int64_t index_select_scratch_bytes(const Kernels& kernels, const ops::ScratchBou
          taken_bytes<std::byte>(bounds.threads * query_bytes()) +
          taken_bytes<uint16_t>(bounds.threads * kStepKeys * ops::kMaxIndexDim) +
          taken_bytes<float>(bounds.threads * kStepKeys * kStepHeads) +
-         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels));
+         taken_bytes<std::byte>(bounds.threads * work_bytes(kernels)) + taken_bytes<float>(bounds.threads * kStepHeads);
 }
 
 void index_select(const Kernels& kernels, const ops::IndexSelectArgs& args, ops::Exec& exec) {
@@ -262,9 +277,11 @@ void index_select(const Kernels& kernels, const ops::IndexSelectArgs& args, ops:
   auto* keys = exec.scratch.take<uint16_t>(threads * kStepKeys * args.plane.dim);
   auto* tiles = exec.scratch.take<float>(threads * kStepKeys * kStepHeads);
   std::byte* work = exec.scratch.take_bytes(threads * work_bytes(kernels));
+  auto* weights = exec.scratch.take<float>(threads * kStepHeads);
   const auto workspace = [&](int64_t worker) {
     return Workspace{query + worker * query_bytes(), keys + worker * kStepKeys * args.plane.dim,
-                     tiles + worker * kStepKeys * kStepHeads, work + worker * work_bytes(kernels)};
+                     tiles + worker * kStepKeys * kStepHeads, work + worker * work_bytes(kernels),
+                     weights + worker * kStepHeads};
   };
   const int64_t rows = args.q.rows;
   const int64_t cuts = most_parts(rows, threads);

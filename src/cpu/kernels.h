@@ -110,6 +110,19 @@ struct AttendArgs {
   std::byte* work = nullptr;    // attend_bytes(), 64-byte aligned
 };
 
+// Scores of index keys against one BF16 query, in the order of indexer.h, up to the last rounding.
+struct ScoreKeysArgs {
+  ops::IndexPlane plane;
+  const int64_t* blocks = nullptr;  // [count] of 8 keys, over the whole plane
+  int64_t count = 0;                // at most kPanelGroup * kPanel keys
+  const void* query = nullptr;      // heads as rows that Kernels::matrix packed
+  const float* weights = nullptr;   // [heads]
+  int64_t heads = 0;                // a multiple of kScoreHeads
+  float* scores = nullptr;          // [8 * count] up to a multiple of kPanel, 64-byte aligned
+  std::byte* work = nullptr;        // 2 * kPanel * dim BF16 values, 64-byte aligned
+};
+inline constexpr int64_t kScoreHeads = 32;
+
 // A way to multiply: a layout of packed rows and the function that reads it.
 struct Multiplier {
   int64_t (*packed_bytes)(int64_t count, int64_t columns) = nullptr;
@@ -129,6 +142,8 @@ struct Kernels {
   void (*quantize)(const QuantizeArgs& args) = nullptr;
   int64_t (*attend_bytes)(int64_t heads, int64_t dim) = nullptr;
   void (*attend)(const AttendArgs& args) = nullptr;
+  // Or nullptr: keys are decoded, multiplied and weighed one after the other.
+  void (*score_keys)(const ScoreKeysArgs& args) = nullptr;
   RowKernels rows;
 };
 

@@ -87,8 +87,8 @@ Status supported(Isa isa) {
       if (!info.has_avx512) return Status::unsupported("this processor has no AVX-512 with BW, DQ and VL");
       return {};
     case Isa::kAmx:
-      if (!info.has_avx512 || __builtin_cpu_supports("avx512vbmi") == 0) {
-        return Status::unsupported("this processor has no AVX-512 with VBMI");
+      if (!info.has_avx512_bf16 || __builtin_cpu_supports("avx512vbmi") == 0) {
+        return Status::unsupported("this processor has no AVX-512 with VBMI and BF16");
       }
       if (!info.has_amx_bf16) return Status::unsupported("this processor has no AMX-BF16");
       if (!ask_for_tiles()) return Status::unsupported("the system does not grant the AMX tile registers");
