@@ -42,6 +42,7 @@ void ForwardPass::project_queries(const LayerWeights& weights) {
   const int layer = weights.info.layer;
   linear(input_for(weights.wq_a, buffers_.x, buffers_.x_mx), weights.wq_a, buffers_.qr);
   norm(buffers_.qr, weights.q_norm, buffers_.qr);
+  buffers_.qr_mx.grid = ops::Grid::kNone;
   observe("attn.qr", layer, buffers_.qr);
   linear(input_for(weights.wq_b, buffers_.qr, buffers_.qr_mx), weights.wq_b, buffers_.q);
   rotate(buffers_.q, query_positions(), dims_.heads, weights, false);
@@ -157,6 +158,7 @@ void ForwardPass::project_output(const LayerWeights& weights) {
   ops::run(ops_.grouped_linear, {buffers_.o, weights.wo_a, buffers_.o_low, static_cast<int32_t>(dims_.o_groups)},
            exec_);
   observe("attn.o_low", layer, buffers_.o_low);
+  buffers_.o_low_mx.grid = ops::Grid::kNone;
   linear(input_for(weights.wo_b, buffers_.o_low, buffers_.o_low_mx), weights.wo_b, buffers_.y);
   observe("attn.y", layer, buffers_.y);
 }

@@ -30,7 +30,8 @@ class Placer {
   int64_t total_ = 0;
 };
 
-// T rows of a forward, R rows with logits. "act" is the compute dtype.
+// T rows of a forward, R rows with logits. "act" is the compute dtype. The grid of an *_mx buffer is kMxfp8 while it
+// holds what its source does, and kNone once the source is written again.
 struct Buffers {
   ops::Activations h;     // [T, 4 D] act: the residual streams
   ops::Activations x;     // [T, D] act: a sub-layer's normed input

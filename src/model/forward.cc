@@ -118,6 +118,7 @@ void ForwardPass::keep_rows(const int32_t* rows, int32_t count) {
   for (const ops::Activations* buffer : {&buffers_.h, &buffers_.x}) {
     keep(buffer->data, buffer->columns * dtype_bytes(buffer->dtype));
   }
+  buffers_.x_mx.grid = ops::Grid::kNone;
   for (float* mix : {buffers_.pre[0], buffers_.pre[1], buffers_.post})
     keep(mix, ops::kStreams * int64_t{sizeof(float)});
   keep(buffers_.is_image, 1);
@@ -152,6 +153,7 @@ void ForwardPass::enter_sublayer(const HyperConnectionWeights& hc, const ops::Ve
            exec_);
   ops::run(ops_.hc_collapse, {buffers_.h, buffers_.pre[incoming_], nullptr, buffers_.x}, exec_);
   norm(buffers_.x, norm_weight, buffers_.x);
+  buffers_.x_mx.grid = ops::Grid::kNone;
   incoming_ = 1 - incoming_;
   observe(point, layer, buffers_.x);
   if (observer_ != nullptr) observer_->floats("hc.pre", layer, made, buffers_.h.rows, ops::kStreams);
@@ -192,6 +194,7 @@ void ForwardPass::engram(const LayerWeights& weights) {
   const int64_t* rows = plan_.engram_rows[static_cast<size_t>(weights.info.engram)];
   ops::run(ops_.engram_gather, {engram.table, rows, static_cast<int32_t>(dims_.engram_columns), buffers_.engram_e},
            exec_);
+  buffers_.engram_e_mx.grid = ops::Grid::kNone;
   linear(input_for(engram.wkv, buffers_.engram_e, buffers_.engram_e_mx), engram.wkv, buffers_.engram_u);
   ops::run(ops_.engram_mix,
            {buffers_.engram_u, engram.q_weight, engram.k_weight, plan_.engram_alive, dims_.norm_eps, buffers_.h},
@@ -202,8 +205,10 @@ void ForwardPass::engram(const LayerWeights& weights) {
 ops::ConstActivations ForwardPass::input_for(const ops::Weight& weight, const ops::ConstActivations& x,
                                              ops::Activations& grid_buffer) {
   if (!ops::is_quantized(weight.format)) return x;
-  grid_buffer.grid = ops::Grid::kMxfp8;
-  ops::run(ops_.quantize_mxfp8, {x, grid_buffer}, exec_);
+  if (grid_buffer.grid != ops::Grid::kMxfp8) {
+    grid_buffer.grid = ops::Grid::kMxfp8;
+    ops::run(ops_.quantize_mxfp8, {x, grid_buffer}, exec_);
+  }
   return grid_buffer;
 }
 

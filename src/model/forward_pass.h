@@ -43,7 +43,7 @@ class ForwardPass {
   // Expands buffers_.y back into h.
   void leave_sublayer(int layer, std::string_view point);
 
-  // x itself for an unquantized weight, else x on the MXFP8 grid, written to `grid_buffer`.
+  // x itself for an unquantized weight, else x on the MXFP8 grid, in `grid_buffer`: written unless it is there already.
   ops::ConstActivations input_for(const ops::Weight& weight, const ops::ConstActivations& x,
                                   ops::Activations& grid_buffer);
   void linear(const ops::ConstActivations& x, const ops::Weight& weight, const ops::Activations& y);
