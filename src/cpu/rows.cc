@@ -19,7 +19,8 @@ namespace {
 
 using ops::ref::taken_bytes;
 
-constexpr int64_t kSplitRows = 16;  // up to here hc_mix is cut over K
+constexpr int64_t kPairValues = 64;  // values that take as long as the sine and cosine of a pair
+constexpr int64_t kSplitRows = 16;   // up to here hc_mix is cut over K
 
 // y[0, size) = x, rounded to y's dtype.
 void copy_row(const Kernels& kernels, RowView x, MutableRow y, int64_t size) {
@@ -136,7 +137,8 @@ void rope(const Kernels& kernels, const ops::RopeArgs& args, ops::Exec& exec) {
   const int64_t head_dim = args.x.columns / args.heads;
   const int64_t channels = 2 * int64_t{args.pairs};
   float* tables = exec.scratch.take<float>(exec.pool.threads() * 2 * channels);
-  exec.pool.parallel_for(args.x.rows, row_grain(args.heads * channels), [&](int64_t begin, int64_t end, int worker) {
+  const int64_t work = args.heads * channels + args.pairs * kPairValues;
+  exec.pool.parallel_for(args.x.rows, row_grain(work), [&](int64_t begin, int64_t end, int worker) {
     float* first = tables + worker * 2 * channels;
     float* second = first + channels;
     for (int64_t t = begin; t < end; ++t) {
