@@ -1,5 +1,6 @@
-// The ops of the CPU backend that multiply no weights, at the shapes of the published model, on every instruction set of
-// the machine: time of a call on rows that lie in the caches, and GB/s of what the op must read and write.
+// The ops of the CPU backend other than products and attention, at the shapes of the published model, on every
+// instruction set of the machine: time of a call on rows that lie in the caches, and GB/s of what the op must read and
+// write.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

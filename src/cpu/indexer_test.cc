@@ -92,8 +92,8 @@ TEST_P(CpuIndexerEquality, NumbersOfHeads) {
   }
 }
 
-// Whole groups of 32 heads, for which AMX has a kernel of its own, over all dims, numbers of rows and keys; keys, queries
-// and weights that are no numbers.
+// Whole groups of 32 heads, for which AMX has a kernel of its own, over dims and numbers of rows; keys, queries and
+// weights that are no numbers.
 TEST_P(CpuIndexerEquality, GroupsOfHeads) {
   for (const IndexFormat format : {IndexFormat::kFp4, IndexFormat::kFp8}) {
     for (const int32_t dim : {32, 96, 128}) {

@@ -28,9 +28,12 @@ void copy_row(const Kernels& kernels, RowView x, MutableRow y, int64_t size) {
   else kernels.rows.scale({x, y, size, 1.0f});
 }
 
+float row_rms(const Kernels& kernels, const ops::HcMixArgs& args, int64_t t) {
+  return kernels.rows.inverse_rms(row_of(args.h, t), args.h.columns, args.norm_eps);
+}
+
 // Coefficients of row t from its sums.
-void finish_row(const Kernels& kernels, const ops::HcMixArgs& args, int64_t t, const float* sums) {
-  const float rho = kernels.rows.inverse_rms(row_of(args.h, t), args.h.columns, args.norm_eps);
+void finish_row(const ops::HcMixArgs& args, int64_t t, const float* sums, float rho) {
   std::array<float, ops::kMixes> z;
   for (size_t n = 0; n < z.size(); ++n) z[n] = sums[n] * rho;
   ops::finish_mixes(args, t, z.data());
@@ -46,28 +49,37 @@ MixArgs mix_args(const ops::HcMixArgs& args, int64_t first, int64_t count) {
   return mix;
 }
 
-// Few rows: the blocks of K are cut over threads and added up in their order by the caller.
+// Few rows: the blocks of K are cut over threads and added up in their order by the caller. The mean squares of the
+// rows are pieces of the same fork.
 void mix_few(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec) {
-  MixArgs whole = mix_args(args, 0, args.h.rows);
+  const int64_t rows = args.h.rows;
+  MixArgs whole = mix_args(args, 0, rows);
   const int64_t blocks = whole.end;
-  const int64_t tile = args.h.rows * kPanel;
+  const int64_t tile = rows * kPanel;
   whole.apart = true;
   whole.sums = exec.scratch.take<float>(blocks * tile);
-  const int64_t grain = std::max<int64_t>(8, blocks / (int64_t{exec.pool.threads()} * 4));
-  exec.pool.parallel_for(blocks, grain, [&](int64_t begin, int64_t end, int) {
-    MixArgs part = whole;
-    part.begin = begin;
-    part.end = end;
-    kernels.rows.mix(part);
+  float* rho = exec.scratch.take<float>(rows);
+  const int64_t size = std::max<int64_t>(8, blocks / (int64_t{exec.pool.threads()} * 4));
+  exec.pool.parallel_for(rows + (blocks + size - 1) / size, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin; at < end; ++at) {
+      if (at < rows) {
+        rho[at] = row_rms(kernels, args, at);
+        continue;
+      }
+      MixArgs part = whole;
+      part.begin = (at - rows) * size;
+      part.end = std::min(part.begin + size, blocks);
+      kernels.rows.mix(part);
+    }
   });
   const FlushSubnormals flush;
-  for (int64_t t = 0; t < args.h.rows; ++t) {
+  for (int64_t t = 0; t < rows; ++t) {
     std::array<float, ops::kMixes> sums{};
     for (int64_t block = 0; block < blocks; ++block) {
       const float* part = whole.sums + block * tile + t * kPanel;
       for (size_t n = 0; n < sums.size(); ++n) sums[n] += part[n];
     }
-    finish_row(kernels, args, t, sums.data());
+    finish_row(args, t, sums.data(), rho[t]);
   }
 }
 
@@ -80,7 +92,9 @@ void mix_many(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exe
     MixArgs mix = mix_args(args, begin, end - begin);
     mix.sums = tiles + worker * kMixRows * kPanel;
     kernels.rows.mix(mix);
-    for (int64_t t = begin; t < end; ++t) finish_row(kernels, args, t, mix.sums + (t - begin) * kPanel);
+    for (int64_t t = begin; t < end; ++t) {
+      finish_row(args, t, mix.sums + (t - begin) * kPanel, row_rms(kernels, args, t));
+    }
   });
 }
 
@@ -107,7 +121,7 @@ void mix_stream(const Kernels& kernels, const ops::EngramMixArgs& args, int64_t 
 int64_t rows_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
   const int64_t blocks = (ops::kStreams * bounds.columns + kBlock - 1) / kBlock;
   const int64_t few = taken_bytes<float>(blocks * std::min(bounds.tokens, kSplitRows) * kPanel);
-  return std::max(few, taken_bytes<float>(bounds.threads * kMixRows * kPanel)) +
+  return std::max(few + taken_bytes<float>(kSplitRows), taken_bytes<float>(bounds.threads * kMixRows * kPanel)) +
          taken_bytes<float>(bounds.threads * 4 * bounds.columns);
 }
 

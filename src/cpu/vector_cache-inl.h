@@ -26,7 +26,7 @@ inline void store_e2m1(const Vec (&values)[kCount], std::byte* out) {
   for (int i = 0; i < kCount * kLanes / 2; ++i) out[i] = static_cast<std::byte>(codes[2 * i] | codes[2 * i + 1] << 4);
 }
 
-// ---- Rows of the window ring and the main plane ----------------------------------------------------------------------
+// ---- Rows of the window ring and the main plane ---------------------------------------------------------------------
 
 void encode_row(const EncodeRowArgs& args) {
   auto* out = args.row;
@@ -70,7 +70,7 @@ void compress_row(const EncodeRowArgs& args) {
   }
 }
 
-// ---- Index keys and queries ------------------------------------------------------------------------------------------
+// ---- Index keys and queries -----------------------------------------------------------------------------------------
 
 // The code of the scale of a whole FP8 key or query.
 inline uint32_t fp8_key_scale(RowView x, int64_t size) {
@@ -133,7 +133,7 @@ void encode_index_key(const EncodeKeyArgs& args) {
   }
 }
 
-// ---- Compressor and router -------------------------------------------------------------------------------------------
+// ---- Compressor and router ------------------------------------------------------------------------------------------
 
 void pool_rows(const PoolArgs& args) {
   const auto row = [](const float* data) { return RowView{data, true}; };

@@ -1,7 +1,7 @@
-// The row kernels of row_kernels.h over an instruction set's vector type, those of vector_cache-inl.h apart. Included after vector_kernels-inl.h inside
-// the anonymous namespace of an instruction-set file, which also defines decode_words(codes, scale, out): 32 E4M3 codes
-// as floats; and decode_fp4_words(codes, scale, out), decode_fp8_words(16 codes, 16 codes, scale, out): 32 values as
-// BF16.
+// The row kernels of row_kernels.h over an instruction set's vector type; vector_cache-inl.h has those of the caches
+// and the router. Included after vector_kernels-inl.h inside the anonymous namespace of an instruction-set file, which also
+// defines decode_words(codes, scale, out): 32 E4M3 codes as floats; and decode_fp4_words(codes, scale, out),
+// decode_fp8_words(16 codes, 16 codes, scale, out): 32 values as BF16.
 
 // Values at .. at + kLanes of a row of `size`, zeros behind its end.
 inline Vec load_row(RowView x, int64_t at, int64_t size) {
@@ -99,13 +99,12 @@ void scale_row(const ScaleRowArgs& args) {
 void rotate_row(const RotateArgs& args) {
   const RowView first{args.first, true};
   const RowView second{args.second, true};
-  for (int64_t at = 0; at < args.channels; at += kLanes) {
-    const Vec a_factor = load_row(first, at, args.channels);
-    const Vec b_factor = load_row(second, at, args.channels);
-    for (int64_t head = 0; head < args.heads; ++head) {
-      const MutableRow x = from(args.x, head * args.stride);
+  for (int64_t head = 0; head < args.heads; ++head) {
+    const MutableRow x = from(args.x, head * args.stride);
+    for (int64_t at = 0; at < args.channels; at += kLanes) {
       const Vec pair = load_row(view(x), at, args.channels);
-      store_row(x, at, args.channels, fma(even_lanes(pair), a_factor, mul(odd_lanes(pair), b_factor)));
+      const Vec turned = mul(odd_lanes(pair), load_row(second, at, args.channels));
+      store_row(x, at, args.channels, fma(even_lanes(pair), load_row(first, at, args.channels), turned));
     }
   }
 }
