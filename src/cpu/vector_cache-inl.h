@@ -1,4 +1,4 @@
-// The kernels behind the stores of the caches, the compressor and the router, over an instruction set's vector type.
+// The kernels of the caches, the indexer, the compressor and the router over an instruction set's vector type.
 // Included by vector_rows-inl.h.
 
 // ---- Codes ----------------------------------------------------------------------------------------------------------
@@ -130,6 +130,53 @@ void encode_index_key(const EncodeKeyArgs& args) {
     if (scale == 255) __builtin_memset(values + at, 0, 16);
     else store_e2m1(group, values + at);
     scales[at / kBlock * 8] = static_cast<std::byte>(scale);
+  }
+}
+
+void quantize_mxfp4_row(const FakeQuantizeArgs& args) {
+  for (int64_t at = 0; at < args.size; at += kBlock) {
+    Group group;
+    load_values(view(args.x), at, args.size, group);
+    fake_quantize<E2M1>(group);
+    store_values(args.x, at, args.size, group);
+  }
+}
+
+// The bytes of 32 dims of a key: FP4 16 packed bytes, FP8 two chunks of 16 codes (the layouts of cache_views.h).
+void decode_index_keys(const DecodeKeysArgs& args) {
+  const int64_t dim = args.plane.dim;
+  const bool is_fp4 = args.plane.format == ops::IndexFormat::kFp4;
+  for (int64_t b = 0; b < args.count; ++b) {
+    const std::byte* values = args.plane.values + args.blocks[b] * (is_fp4 ? 4 * dim : 8 * (dim + 4));
+    const std::byte* scales = is_fp4 ? args.plane.scales + args.blocks[b] * (dim / 4) : values + 8 * dim;
+    for (int64_t row = 0; row < 8; ++row) {
+      uint16_t* key = args.keys + (b * 8 + row) * dim;
+      for (int64_t group = 0; group < dim / kBlock; ++group) {
+        if (is_fp4) {
+          const std::byte* codes = values + row % 4 * dim + group * 32 + row / 4 * 16;
+          decode_fp4_words(codes, static_cast<uint8_t>(scales[group * 8 + row]), key + group * kBlock);
+        } else {
+          uint32_t scale;
+          __builtin_memcpy(&scale, scales + row * 4, 4);
+          const std::byte* codes = values + group * 256 + row * 16;
+          decode_fp8_words(codes, codes + 128, static_cast<uint8_t>(scale >> 23), key + group * kBlock);
+        }
+      }
+    }
+  }
+}
+
+void weigh_scores(const WeighScoresArgs& args) {
+  for (int64_t n = 0; n < kPanel; n += kLanes) {
+    Vec sum = load(args.scores + n);
+    for (int64_t h = 0; h < args.heads; ++h) {
+      Vec dot = load(args.tile + h * kPanel + n);
+      if (args.round) dot = round_bf16(dot);
+      Vec term = mul(maximum(zero(), dot), broadcast(args.weights[h]));  // NaN stays: the second operand
+      if (args.round) term = round_bf16(term);
+      sum = add(sum, term);
+    }
+    store(args.scores + n, sum);
   }
 }
 
