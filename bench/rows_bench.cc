@@ -328,15 +328,15 @@ void declare(Machine& machine, const ops::OpTable& table) {
       {"index_key_store/fp8", index_key_store(ops::IndexFormat::kFp8)},
       {"index_query_quantize/fp4", index_query_quantize(ops::IndexFormat::kFp4)},
       {"index_query_quantize/fp8", index_query_quantize(ops::IndexFormat::kFp8)},
-      {"index_select", index_select(false), 8},
-      {"index_select/with_candidates", index_select(true), 8},
+      {"index_select", index_select(false), 64},
+      {"index_select/with_candidates", index_select(true), 64},
   };
   for (const Entry& entry : entries) {
     const std::string name = std::string(entry.name) + "/" + table.name;
     auto* bench = benchmark::RegisterBenchmark(
         name.c_str(),
         [&machine, &table, run = entry.run](benchmark::State& state) { run(state, machine, table, state.range(0)); });
-    for (const int64_t rows : {1, 8, 1024}) {
+    for (const int64_t rows : {1, 8, 64, 1024}) {
       if (rows <= entry.most_rows) bench->Arg(rows);
     }
     bench->UseManualTime()->Unit(benchmark::kMicrosecond);

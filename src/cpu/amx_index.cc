@@ -138,20 +138,25 @@ void amx_score_keys(const ScoreKeysArgs& args) {
   auto* keys = reinterpret_cast<uint16_t*>(args.work);
   decode_keys(args, 0, keys);
   for (int64_t first = 0, turn = 0; first < args.count; first += kStep, turn ^= 1) {
-    Vec sums[2] = {zero(), zero()};
-    for (int64_t head = 0; head < args.heads; head += kScoreHeads) {
-      multiply_keys(keys + turn * step_values, static_cast<const uint32_t*>(args.query) + head * blocks * 16, blocks);
-      if (head == 0 && first + kStep < args.count) decode_keys(args, first + kStep, keys + (turn ^ 1) * step_values);
-      store_tile<0>(dots[0], 64);
-      store_tile<1>(dots[1], 64);
-      store_tile<2>(dots[2], 64);
-      store_tile<3>(dots[3], 64);
-      const HeadWeights weights = head_weights(args.weights + head);
-      sums[0] = weigh(dots[0], dots[2], weights, sums[0]);
-      sums[1] = weigh(dots[1], dots[3], weights, sums[1]);
+    for (int64_t query = 0; query < args.query_count; ++query) {
+      const auto* heads = reinterpret_cast<const uint32_t*>(args.queries + query * args.query_stride);
+      Vec sums[2] = {zero(), zero()};
+      for (int64_t head = 0; head < args.heads; head += kScoreHeads) {
+        multiply_keys(keys + turn * step_values, heads + head * blocks * 16, blocks);
+        const bool is_first = query == 0 && head == 0;
+        if (is_first && first + kStep < args.count) decode_keys(args, first + kStep, keys + (turn ^ 1) * step_values);
+        store_tile<0>(dots[0], 64);
+        store_tile<1>(dots[1], 64);
+        store_tile<2>(dots[2], 64);
+        store_tile<3>(dots[3], 64);
+        const HeadWeights weights = head_weights(args.weights + query * args.weight_stride + head);
+        sums[0] = weigh(dots[0], dots[2], weights, sums[0]);
+        sums[1] = weigh(dots[1], dots[3], weights, sums[1]);
+      }
+      float* scores = args.scores + query * args.score_stride + first * kBlockRows;
+      store(scores, sums[0]);
+      store(scores + 16, sums[1]);
     }
-    store(args.scores + first * kBlockRows, sums[0]);
-    store(args.scores + first * kBlockRows + 16, sums[1]);
   }
 }
 

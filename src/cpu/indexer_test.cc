@@ -156,12 +156,12 @@ struct KeyScores {
     return shape;
   }
   // The contract of indexer.h, up to the last rounding.
-  [[nodiscard]] float expected(int64_t key, int64_t heads) const {
+  [[nodiscard]] float expected(int64_t key, int64_t first_head, int64_t heads) const {
     const int64_t dim = cache.index.dim;
     Row values(static_cast<size_t>(dim));
     ops::decode_index_key(cache.index, order[static_cast<size_t>(key / 8)] * 8 + key % 8, values.data());
     float sum = 0;
-    for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t h = first_head; h < first_head + heads; ++h) {
       Row query;
       for (int64_t d = 0; d < dim; ++d) query.push_back(to_float(queries[static_cast<size_t>(h * dim + d)]));
       const float dot = std::max(0.0f, round_bf16(ops::canonical_dot(query.data(), values.data(), dim)));
@@ -176,6 +176,7 @@ struct KeyScores {
   std::vector<float> weights;
 };
 
+// Of the 64 heads as queries of `heads` each.
 std::vector<float> scores_of(const Kernels& kernels, const KeyScores& data, int64_t heads) {
   const int64_t dim = data.cache.index.dim;
   Arena arena(HostBuffer::allocate(1 << 20).value());
@@ -184,16 +185,28 @@ std::vector<float> scores_of(const Kernels& kernels, const KeyScores& data, int6
   args.blocks = data.order.data();
   args.count = static_cast<int64_t>(data.order.size());
   args.weights = data.weights.data();
+  args.weight_stride = heads;
   args.heads = heads;
-  args.scores = arena.take<float>(kPanelGroup * kPanel);
+  args.query_count = 64 / heads;
+  args.score_stride = kPanelGroup * kPanel;
+  args.scores = arena.take<float>(args.query_count * args.score_stride);
   args.work = arena.take_bytes(2 * kPanel * dim * 2);
-  void* packed = arena.take_bytes(kernels.matrix.packed_bytes(heads, dim));
-  args.query = packed;
-  PackArgs pack{.x = data.queries.data(), .stride = dim, .columns = dim, .count = heads, .end = heads};
-  pack.packed = packed;
-  kernels.matrix.pack(pack);
+  args.query_stride = kernels.matrix.packed_bytes(heads, dim);
+  std::byte* packed = arena.take_bytes(args.query_count * args.query_stride);
+  args.queries = packed;
+  for (int64_t query = 0; query < args.query_count; ++query) {
+    PackArgs pack{
+        .x = data.queries.data() + query * heads * dim, .stride = dim, .columns = dim, .count = heads, .end = heads};
+    pack.packed = packed + query * args.query_stride;
+    kernels.matrix.pack(pack);
+  }
   kernels.score_keys(args);
-  return {args.scores, args.scores + args.count * ops::kIndexBlockRows};
+  std::vector<float> scores;
+  for (int64_t query = 0; query < args.query_count; ++query) {
+    const float* of_query = args.scores + query * args.score_stride;
+    scores.insert(scores.end(), of_query, of_query + args.count * ops::kIndexBlockRows);
+  }
+  return scores;
 }
 
 TEST(CpuIndexerKernels, ScoresAreTheContractsBitForBit) {
@@ -206,8 +219,8 @@ TEST(CpuIndexerKernels, ScoresAreTheContractsBitForBit) {
         for (const int64_t heads : {32, 64}) {
           const std::vector<float> scores = scores_of(amx_kernels(), data, heads);
           std::vector<float> expected;
-          for (size_t key = 0; key < scores.size(); ++key) {
-            expected.push_back(data.expected(static_cast<int64_t>(key), heads));
+          for (int64_t first = 0; first < 64; first += heads) {
+            for (int64_t key = 0; key < 8 * blocks; ++key) expected.push_back(data.expected(key, first, heads));
           }
           const std::string what = std::to_string(blocks) + " blocks, dim " + std::to_string(dim);
           ops::test::expect_same_floats(what, scores, expected);
