@@ -116,19 +116,30 @@ void sample(benchmark::State& state, Machine& machine, cpu::Isa isa, double byte
   state.counters["of_peak"] = median(of_peak);
 }
 
-void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, ops::WeightFormat format, int64_t rows,
-            int64_t columns) {
+// `groups` block-diagonal products of rows / groups by columns each; 1 is a plain one.
+struct Shape {
+  const char* name;
+  ops::WeightFormat format;
+  int64_t rows;
+  int64_t columns;
+  int32_t groups = 1;
+};
+
+void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, const Shape& shape) {
   const ops::OpTable& table = *cpu::table_for(isa).value();
   const int64_t tokens = state.range(0);
-  Rows x(tokens, columns);
-  Rows y(tokens, rows);
+  Rows x(tokens, shape.groups * shape.columns);
+  Rows y(tokens, shape.rows);
   ops::Exec exec{machine.pool, machine.scratch};
   int64_t index = 0;
-  const auto view = x.view(ops::is_quantized(format) ? ops::Grid::kMxfp8 : ops::Grid::kNone);
-  const ops::Weight w = machine.weights.weight(format, rows, columns, 0);
+  const auto view = x.view(ops::is_quantized(shape.format) ? ops::Grid::kMxfp8 : ops::Grid::kNone);
+  const ops::Weight w = machine.weights.weight(shape.format, shape.rows, shape.columns, 0);
   sample(state, machine, isa, static_cast<double>(WeightPool::bytes(w) + WeightPool::scale_bytes(w)),
-         2.0 * static_cast<double>(tokens * rows * columns),
-         [&] { table.linear({view, machine.weights.weight(format, rows, columns, index++), y.view()}, exec); });
+         2.0 * static_cast<double>(tokens * shape.rows * shape.columns), [&] {
+           const ops::Weight next = machine.weights.weight(shape.format, shape.rows, shape.columns, index++);
+           if (shape.groups == 1) table.linear({view, next, y.view()}, exec);
+           else table.grouped_linear({x.view(), next, y.view(), shape.groups}, exec);
+         });
 }
 
 // 64 routed FP4 experts and an FP8 shared one, 5120 -> 2304 -> 5120, six of them for a row.
@@ -187,21 +198,15 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
 
 void declare(Machine& machine, cpu::Isa isa) {
   using enum ops::WeightFormat;
-  struct Shape {
-    const char* name;
-    ops::WeightFormat format;
-    int64_t rows;
-    int64_t columns;
-  };
   const std::string name(cpu::isa_name(isa));
-  for (const Shape& shape : {Shape{"wq_b_fp8", kFp8Block32, 32768, 1280}, Shape{"wo_b_fp8", kFp8Block32, 5120, 8192},
-                             Shape{"expert_w1_fp4", kFp4Block32, 2304, 5120},
-                             Shape{"expert_w2_fp4", kFp4Block32, 5120, 2304}, Shape{"head_bf16", kBF16, 16384, 5120}}) {
-    auto* bench = benchmark::RegisterBenchmark(("linear/" + std::string(shape.name) + "/" + name).c_str(),
-                                               [&machine, isa, shape](benchmark::State& state) {
-                                                 linear(state, machine, isa, shape.format, shape.rows, shape.columns);
-                                               });
-    for (int64_t tokens : {1, 4, 8, 64, 256, 1024}) bench->Arg(tokens);
+  for (const Shape& shape :
+       {Shape{"wq_b_fp8", kFp8Block32, 32768, 1280}, Shape{"wo_a_fp8", kFp8Block32, 8192, 4096, 8},
+        Shape{"wo_b_fp8", kFp8Block32, 5120, 8192}, Shape{"expert_w1_fp4", kFp4Block32, 2304, 5120},
+        Shape{"expert_w2_fp4", kFp4Block32, 5120, 2304}, Shape{"head_bf16", kBF16, 16384, 5120}}) {
+    auto* bench = benchmark::RegisterBenchmark(
+        ("linear/" + std::string(shape.name) + "/" + name).c_str(),
+        [&machine, isa, shape](benchmark::State& state) { linear(state, machine, isa, shape); });
+    for (int64_t tokens : {1, 4, 8, 64, 256, 1024, 4096}) bench->Arg(tokens);
     bench->UseManualTime()->Iterations(kSamples)->Unit(benchmark::kMillisecond);
   }
   benchmark::RegisterBenchmark(("moe/" + name).c_str(),

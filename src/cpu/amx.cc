@@ -387,6 +387,7 @@ const Kernels& amx_kernels() {
     kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply};
     kernels.attend_bytes = amx_attend_bytes;
     kernels.attend = amx_attend;
+    kernels.score_keys = amx_score_keys;
     return kernels;
   }();
   return kKernels;

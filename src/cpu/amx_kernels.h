@@ -7,5 +7,6 @@ namespace ps::cpu {
 
 [[nodiscard]] int64_t amx_attend_bytes(int64_t heads, int64_t dim);
 void amx_attend(const AttendArgs& args);
+void amx_score_keys(const ScoreKeysArgs& args);
 
 }  // namespace ps::cpu

@@ -30,11 +30,21 @@ void engram_gather(const Kernels& kernels, const ops::EngramGatherArgs& args, op
 void engram_mix(const Kernels& kernels, const ops::EngramMixArgs& args, ops::Exec& exec);
 void index_query_quantize(const Kernels& kernels, const ops::IndexQueryQuantizeArgs& args, ops::Exec& exec);
 
+// cache_writes.cc
+void window_write(const Kernels& kernels, const ops::WindowWriteArgs& args, ops::Exec& exec);
+void compressor_pool(const Kernels& kernels, const ops::CompressorPoolArgs& args, ops::Exec& exec);
+void compressor_ring_write(const Kernels& kernels, const ops::CompressorRingWriteArgs& args, ops::Exec& exec);
+void compressed_store(const Kernels& kernels, const ops::CompressedStoreArgs& args, ops::Exec& exec);
+void index_key_store(const Kernels& kernels, const ops::IndexKeyStoreArgs& args, ops::Exec& exec);
+
+void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec);
+
 // What each takes from Exec::scratch, at most.
 [[nodiscard]] int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t moe_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t index_select_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t rows_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
+[[nodiscard]] int64_t router_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t attention_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
 
 // Bytes of packed rows in any layout.

@@ -110,6 +110,24 @@ struct AttendArgs {
   std::byte* work = nullptr;    // attend_bytes(), 64-byte aligned
 };
 
+// Scores of index keys against BF16 queries, in the order of indexer.h, up to the last rounding. What belongs to query
+// r lies r strides further on.
+struct ScoreKeysArgs {
+  ops::IndexPlane plane;
+  const int64_t* blocks = nullptr;     // [count] of 8 keys, over the whole plane
+  int64_t count = 0;                   // at most kPanelGroup * kPanel keys
+  const std::byte* queries = nullptr;  // heads as rows that Kernels::matrix packed
+  int64_t query_stride = 0;            // bytes
+  const float* weights = nullptr;      // [heads]
+  int64_t weight_stride = 0;
+  int64_t query_count = 1;
+  int64_t heads = 0;          // a multiple of kScoreHeads
+  float* scores = nullptr;    // [8 * count] up to a multiple of kPanel, 64-byte aligned
+  int64_t score_stride = 0;   // a multiple of 16
+  std::byte* work = nullptr;  // 2 * kPanel * dim BF16 values, 64-byte aligned
+};
+inline constexpr int64_t kScoreHeads = 32;
+
 // A way to multiply: a layout of packed rows and the function that reads it.
 struct Multiplier {
   int64_t (*packed_bytes)(int64_t count, int64_t columns) = nullptr;
@@ -128,6 +146,8 @@ struct Kernels {
   void (*quantize)(const QuantizeArgs& args) = nullptr;
   int64_t (*attend_bytes)(int64_t heads, int64_t dim) = nullptr;
   void (*attend)(const AttendArgs& args) = nullptr;
+  // Or nullptr: keys are decoded, multiplied and weighed one after the other.
+  void (*score_keys)(const ScoreKeysArgs& args) = nullptr;
   RowKernels rows;
 };
 

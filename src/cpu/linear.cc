@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cpu/drivers.h"
+#include "cpu/row_views.h"
 #include "ops/ref_scratch.h"
 
 namespace ps::cpu {
@@ -117,8 +118,7 @@ void grouped_linear(const Kernels& kernels, const ops::GroupedLinearArgs& args, 
 }
 
 void quantize_mxfp8(const Kernels& kernels, const ops::QuantizeMxfp8Args& args, ops::Exec& exec) {
-  const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, args.x.columns));
-  exec.pool.parallel_for(args.x.rows, grain, [&](int64_t begin, int64_t end, int) {
+  exec.pool.parallel_for(args.x.rows, row_grain(args.x.columns), [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       QuantizeArgs row;
       row.x = static_cast<const std::byte*>(args.x.data) + t * args.x.stride * dtype_bytes(args.x.dtype);

@@ -4,7 +4,6 @@
 #include "cpu/table.h"
 #include "ops/testing/linear_suite.h"
 #include "ops/testing/moe_suite.h"
-#include "ops/testing/router_suite.h"
 
 namespace ps::ops::test {
 namespace {

@@ -76,7 +76,7 @@ struct MixArgs {
   bool apart = false;
   float* sums = nullptr;
 };
-inline constexpr int64_t kMixRows = 48;
+inline constexpr int64_t kMixRows = 96;
 
 // The three sums of one Engram stream: h * h, key * key, (h * (q * k)) * key, in lane-16 order.
 struct GateArgs {
@@ -131,6 +131,39 @@ struct WeighScoresArgs {
   float* scores = nullptr;  // [kPanel], 64-byte aligned
 };
 
+// encode_row of cache_rows.h for the window formats, or, as compress_row, for those of the main plane: a row that
+// kBF16 stores is rounded to the compressed grid first.
+struct EncodeRowArgs {
+  RowView x;
+  int64_t size = 0;  // a multiple of 32
+  ops::RowFormat format = ops::RowFormat::kBF16;
+  std::byte* row = nullptr;
+};
+
+// encode_index_key of cache_rows.h.
+struct EncodeKeyArgs {
+  RowView x;  // [plane.dim]
+  ops::IndexPlane plane;
+  int64_t flat_row = 0;
+};
+
+// The pooled row of compressor.h from two F32 rows.
+struct PoolArgs {
+  const float* kv[2] = {};
+  const float* score[2] = {};
+  int64_t size = 0;
+  MutableRow y;
+};
+
+// lower[e] <= what the router ranks expert e by <= upper[e], close to it; both -inf where it is NaN.
+struct BoundExpertsArgs {
+  RowView logits;
+  RowView bias;
+  int64_t size = 0;
+  float* lower = nullptr;
+  float* upper = nullptr;
+};
+
 struct RowKernels {
   void (*norm)(const NormArgs& args) = nullptr;
   // 1 / sqrt(mean square + eps) of a row.
@@ -146,6 +179,12 @@ struct RowKernels {
   void (*quantize_mxfp4)(const FakeQuantizeArgs& args) = nullptr;
   void (*decode_keys)(const DecodeKeysArgs& args) = nullptr;
   void (*weigh_scores)(const WeighScoresArgs& args) = nullptr;
+  void (*encode_row)(const EncodeRowArgs& args) = nullptr;
+  void (*compress_row)(const EncodeRowArgs& args) = nullptr;
+  void (*encode_key)(const EncodeKeyArgs& args) = nullptr;
+  void (*quantize_fp8_key)(const FakeQuantizeArgs& args) = nullptr;  // one head
+  void (*pool)(const PoolArgs& args) = nullptr;
+  void (*bound_experts)(const BoundExpertsArgs& args) = nullptr;
 };
 
 }  // namespace ps::cpu

@@ -7,6 +7,7 @@
 
 #include "base/macros.h"
 #include "cpu/drivers.h"
+#include "cpu/row_views.h"
 #include "ops/cache_rows.h"
 #include "ops/hyper_connection_finish.h"
 #include "ops/numerics.h"
@@ -18,25 +19,8 @@ namespace {
 
 using ops::ref::taken_bytes;
 
-constexpr int64_t kPieceValues = 16384;  // of rows that one thread takes at a time: some microseconds
-constexpr int64_t kSplitRows = 16;       // up to here hc_mix is cut over K
-
-int64_t row_grain(int64_t values) noexcept { return std::max<int64_t>(1, kPieceValues / std::max<int64_t>(1, values)); }
-
-RowView row_of(const ops::ConstActivations& x, int64_t row, int64_t column = 0) noexcept {
-  const auto* data = static_cast<const std::byte*>(x.data);
-  return {data + (row * x.stride + column) * dtype_bytes(x.dtype), x.dtype == DType::kF32};
-}
-MutableRow row_of(const ops::Activations& x, int64_t row, int64_t column = 0) noexcept {
-  auto* data = static_cast<std::byte*>(x.data);
-  return {data + (row * x.stride + column) * dtype_bytes(x.dtype), x.dtype == DType::kF32};
-}
-RowView row_of(const ops::Vector& x) noexcept { return {x.data, x.dtype == DType::kF32}; }
-// Of an unquantized weight.
-RowView row_of(const ops::Weight& w, int64_t row) noexcept {
-  const bool is_f32 = w.format == ops::WeightFormat::kF32;
-  return {w.data + row * w.columns * (is_f32 ? 4 : 2), is_f32};
-}
+constexpr int64_t kPairValues = 64;  // values that take as long as the sine and cosine of a pair
+constexpr int64_t kSplitRows = 16;   // up to here hc_mix is cut over K
 
 // y[0, size) = x, rounded to y's dtype.
 void copy_row(const Kernels& kernels, RowView x, MutableRow y, int64_t size) {
@@ -44,9 +28,12 @@ void copy_row(const Kernels& kernels, RowView x, MutableRow y, int64_t size) {
   else kernels.rows.scale({x, y, size, 1.0f});
 }
 
+float row_rms(const Kernels& kernels, const ops::HcMixArgs& args, int64_t t) {
+  return kernels.rows.inverse_rms(row_of(args.h, t), args.h.columns, args.norm_eps);
+}
+
 // Coefficients of row t from its sums.
-void finish_row(const Kernels& kernels, const ops::HcMixArgs& args, int64_t t, const float* sums) {
-  const float rho = kernels.rows.inverse_rms(row_of(args.h, t), args.h.columns, args.norm_eps);
+void finish_row(const ops::HcMixArgs& args, int64_t t, const float* sums, float rho) {
   std::array<float, ops::kMixes> z;
   for (size_t n = 0; n < z.size(); ++n) z[n] = sums[n] * rho;
   ops::finish_mixes(args, t, z.data());
@@ -62,40 +49,52 @@ MixArgs mix_args(const ops::HcMixArgs& args, int64_t first, int64_t count) {
   return mix;
 }
 
-// Few rows: the blocks of K are cut over threads and added up in their order by the caller.
+// Few rows: the blocks of K are cut over threads and added up in their order by the caller. The mean squares of the
+// rows are pieces of the same fork.
 void mix_few(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec) {
-  MixArgs whole = mix_args(args, 0, args.h.rows);
+  const int64_t rows = args.h.rows;
+  MixArgs whole = mix_args(args, 0, rows);
   const int64_t blocks = whole.end;
-  const int64_t tile = args.h.rows * kPanel;
+  const int64_t tile = rows * kPanel;
   whole.apart = true;
   whole.sums = exec.scratch.take<float>(blocks * tile);
-  const int64_t grain = std::max<int64_t>(8, blocks / (int64_t{exec.pool.threads()} * 4));
-  exec.pool.parallel_for(blocks, grain, [&](int64_t begin, int64_t end, int) {
-    MixArgs part = whole;
-    part.begin = begin;
-    part.end = end;
-    kernels.rows.mix(part);
+  float* rho = exec.scratch.take<float>(rows);
+  const int64_t size = std::max<int64_t>(8, blocks / (int64_t{exec.pool.threads()} * 4));
+  exec.pool.parallel_for(rows + (blocks + size - 1) / size, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin; at < end; ++at) {
+      if (at < rows) {
+        rho[at] = row_rms(kernels, args, at);
+        continue;
+      }
+      MixArgs part = whole;
+      part.begin = (at - rows) * size;
+      part.end = std::min(part.begin + size, blocks);
+      kernels.rows.mix(part);
+    }
   });
   const FlushSubnormals flush;
-  for (int64_t t = 0; t < args.h.rows; ++t) {
+  for (int64_t t = 0; t < rows; ++t) {
     std::array<float, ops::kMixes> sums{};
     for (int64_t block = 0; block < blocks; ++block) {
       const float* part = whole.sums + block * tile + t * kPanel;
       for (size_t n = 0; n < sums.size(); ++n) sums[n] += part[n];
     }
-    finish_row(kernels, args, t, sums.data());
+    finish_row(args, t, sums.data(), rho[t]);
   }
 }
 
 void mix_many(const Kernels& kernels, const ops::HcMixArgs& args, ops::Exec& exec) {
   const int64_t threads = exec.pool.threads();
   float* tiles = exec.scratch.take<float>(threads * kMixRows * kPanel);
-  const int64_t rows = std::clamp<int64_t>((args.h.rows + threads - 1) / threads, 1, kMixRows);
+  const int64_t pieces = (args.h.rows + threads * kMixRows - 1) / (threads * kMixRows) * threads;
+  const int64_t rows = (args.h.rows + pieces - 1) / pieces;
   exec.pool.parallel_for(args.h.rows, rows, [&](int64_t begin, int64_t end, int worker) {
     MixArgs mix = mix_args(args, begin, end - begin);
     mix.sums = tiles + worker * kMixRows * kPanel;
     kernels.rows.mix(mix);
-    for (int64_t t = begin; t < end; ++t) finish_row(kernels, args, t, mix.sums + (t - begin) * kPanel);
+    for (int64_t t = begin; t < end; ++t) {
+      finish_row(args, t, mix.sums + (t - begin) * kPanel, row_rms(kernels, args, t));
+    }
   });
 }
 
@@ -122,7 +121,7 @@ void mix_stream(const Kernels& kernels, const ops::EngramMixArgs& args, int64_t 
 int64_t rows_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
   const int64_t blocks = (ops::kStreams * bounds.columns + kBlock - 1) / kBlock;
   const int64_t few = taken_bytes<float>(blocks * std::min(bounds.tokens, kSplitRows) * kPanel);
-  return std::max(few, taken_bytes<float>(bounds.threads * kMixRows * kPanel)) +
+  return std::max(few + taken_bytes<float>(kSplitRows), taken_bytes<float>(bounds.threads * kMixRows * kPanel)) +
          taken_bytes<float>(bounds.threads * 4 * bounds.columns);
 }
 
@@ -152,7 +151,8 @@ void rope(const Kernels& kernels, const ops::RopeArgs& args, ops::Exec& exec) {
   const int64_t head_dim = args.x.columns / args.heads;
   const int64_t channels = 2 * int64_t{args.pairs};
   float* tables = exec.scratch.take<float>(exec.pool.threads() * 2 * channels);
-  exec.pool.parallel_for(args.x.rows, row_grain(args.heads * channels), [&](int64_t begin, int64_t end, int worker) {
+  const int64_t work = args.heads * channels + args.pairs * kPairValues;
+  exec.pool.parallel_for(args.x.rows, row_grain(work), [&](int64_t begin, int64_t end, int worker) {
     float* first = tables + worker * 2 * channels;
     float* second = first + channels;
     for (int64_t t = begin; t < end; ++t) {
@@ -229,12 +229,15 @@ void engram_mix(const Kernels& kernels, const ops::EngramMixArgs& args, ops::Exe
 }
 
 void index_query_quantize(const Kernels& kernels, const ops::IndexQueryQuantizeArgs& args, ops::Exec& exec) {
-  if (args.format != ops::IndexFormat::kFp4) {
-    ops::ref::index_query_quantize(args, exec);
-    return;
-  }
+  const int64_t dim = args.q.columns / args.heads;
   exec.pool.parallel_for(args.q.rows, row_grain(args.q.columns), [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) kernels.rows.quantize_mxfp4({row_of(args.q, t), args.q.columns});
+    for (int64_t t = begin; t < end; ++t) {
+      if (args.format == ops::IndexFormat::kFp4) {
+        kernels.rows.quantize_mxfp4({row_of(args.q, t), args.q.columns});
+        continue;
+      }
+      for (int64_t h = 0; h < args.heads; ++h) kernels.rows.quantize_fp8_key({row_of(args.q, t, h * dim), dim});
+    }
   });
 }
 

@@ -23,8 +23,8 @@ void driven(const Args& args, ops::Exec& exec) {
 template <KernelsOf kKernels>
 int64_t scratch_bytes(const ops::ScratchBounds& bounds) {
   return std::max({ops::reference_table().scratch_bytes(bounds), linear_scratch_bytes(bounds),
-                   moe_scratch_bytes(bounds), rows_scratch_bytes(bounds), attention_scratch_bytes(kKernels(), bounds),
-                   index_select_scratch_bytes(bounds)});
+                   moe_scratch_bytes(bounds), rows_scratch_bytes(bounds), router_scratch_bytes(bounds),
+                   attention_scratch_bytes(kKernels(), bounds), index_select_scratch_bytes(bounds)});
 }
 
 template <KernelsOf kKernels>
@@ -48,6 +48,12 @@ ops::OpTable make_table(const char* name) {
   table.engram_gather = driven<kKernels, engram_gather, ops::EngramGatherArgs>;
   table.engram_mix = driven<kKernels, engram_mix, ops::EngramMixArgs>;
   table.index_query_quantize = driven<kKernels, index_query_quantize, ops::IndexQueryQuantizeArgs>;
+  table.window_write = driven<kKernels, window_write, ops::WindowWriteArgs>;
+  table.compressor_pool = driven<kKernels, compressor_pool, ops::CompressorPoolArgs>;
+  table.compressor_ring_write = driven<kKernels, compressor_ring_write, ops::CompressorRingWriteArgs>;
+  table.compressed_store = driven<kKernels, compressed_store, ops::CompressedStoreArgs>;
+  table.index_key_store = driven<kKernels, index_key_store, ops::IndexKeyStoreArgs>;
+  table.router = driven<kKernels, router, ops::RouterArgs>;
   (void)decode_tables();
   return table;
 }
@@ -81,8 +87,8 @@ Status supported(Isa isa) {
       if (!info.has_avx512) return Status::unsupported("this processor has no AVX-512 with BW, DQ and VL");
       return {};
     case Isa::kAmx:
-      if (!info.has_avx512 || __builtin_cpu_supports("avx512vbmi") == 0) {
-        return Status::unsupported("this processor has no AVX-512 with VBMI");
+      if (!info.has_avx512_bf16 || __builtin_cpu_supports("avx512vbmi") == 0) {
+        return Status::unsupported("this processor has no AVX-512 with VBMI and BF16");
       }
       if (!info.has_amx_bf16) return Status::unsupported("this processor has no AMX-BF16");
       if (!ask_for_tiles()) return Status::unsupported("the system does not grant the AMX tile registers");

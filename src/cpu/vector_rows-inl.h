@@ -1,7 +1,7 @@
-// The row kernels of row_kernels.h over an instruction set's vector type. Included after vector_kernels-inl.h inside
-// the anonymous namespace of an instruction-set file, which also defines decode_words(codes, scale, out): 32 E4M3 codes
-// as floats; and decode_fp4_words(codes, scale, out), decode_fp8_words(16 codes, 16 codes, scale, out): 32 values as
-// BF16.
+// The row kernels of row_kernels.h over an instruction set's vector type; vector_cache-inl.h has those of the caches,
+// the indexer and the router. Included after vector_kernels-inl.h inside the anonymous namespace of an instruction-set
+// file, which also defines decode_words(codes, scale, out): 32 E4M3 codes as floats; and decode_fp4_words(codes, scale,
+// out), decode_fp8_words(16 codes, 16 codes, scale, out): 32 values as BF16.
 
 // Values at .. at + kLanes of a row of `size`, zeros behind its end.
 inline Vec load_row(RowView x, int64_t at, int64_t size) {
@@ -41,6 +41,18 @@ inline RowView from(RowView row, int64_t values) {
 }
 inline MutableRow from(MutableRow row, int64_t values) {
   return {static_cast<std::byte*>(row.data) + values * (row.is_f32 ? 4 : 2), row.is_f32};
+}
+
+// The values from `at` on, as many as the vectors hold.
+template <int kCount>
+inline void load_values(RowView x, int64_t at, int64_t size, Vec (&values)[kCount]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) values[i] = load_row(x, at + i * kLanes, size);
+}
+template <int kCount>
+inline void store_values(MutableRow y, int64_t at, int64_t size, const Vec (&values)[kCount]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) store_row(y, at + i * kLanes, size, values[i]);
 }
 
 constexpr int kSumLanes = 16 / kLanes;  // vectors of a lane-16 sum
@@ -87,13 +99,12 @@ void scale_row(const ScaleRowArgs& args) {
 void rotate_row(const RotateArgs& args) {
   const RowView first{args.first, true};
   const RowView second{args.second, true};
-  for (int64_t at = 0; at < args.channels; at += kLanes) {
-    const Vec a_factor = load_row(first, at, args.channels);
-    const Vec b_factor = load_row(second, at, args.channels);
-    for (int64_t head = 0; head < args.heads; ++head) {
-      const MutableRow x = from(args.x, head * args.stride);
+  for (int64_t head = 0; head < args.heads; ++head) {
+    const MutableRow x = from(args.x, head * args.stride);
+    for (int64_t at = 0; at < args.channels; at += kLanes) {
       const Vec pair = load_row(view(x), at, args.channels);
-      store_row(x, at, args.channels, fma(even_lanes(pair), a_factor, mul(odd_lanes(pair), b_factor)));
+      const Vec turned = mul(odd_lanes(pair), load_row(second, at, args.channels));
+      store_row(x, at, args.channels, fma(even_lanes(pair), load_row(first, at, args.channels), turned));
     }
   }
 }
@@ -125,6 +136,19 @@ void expand_row(const ExpandArgs& args) {
   }
 }
 
+// Rows lie a multiple of the page size apart, where no hardware prefetcher follows them.
+inline void prefetch_mix(const MixArgs& args, int64_t block) {
+  if (block >= args.end) return;
+  const RowView fn{args.fn.data, args.fn.format == ops::WeightFormat::kF32};
+  const auto bring = [block](RowView row) {
+    const RowView at = from(row, block * kBlock);
+    __builtin_prefetch(at.data, 0, 2);
+    if (at.is_f32) __builtin_prefetch(static_cast<const std::byte*>(at.data) + 64, 0, 2);
+  };
+  for (int64_t n = 0; n < args.fn.rows; ++n) bring(from(fn, n * args.fn.columns));
+  for (int64_t t = 0; t < args.count; ++t) bring(from(args.h, t * args.stride));
+}
+
 void mix_rows(const MixArgs& args) {
   alignas(64) float w[kBlock * kPanel];
   alignas(64) float x[kMixRows * kBlock];
@@ -134,6 +158,7 @@ void mix_rows(const MixArgs& args) {
   }
   for (int64_t block = args.begin; block < args.end; ++block) {
     const int64_t left = args.fn.columns - block * kBlock;
+    prefetch_mix(args, block + 6);
     decode_block(args.fn, 0, block, w);
     for (int64_t t = 0; t < args.count; ++t) {
       const RowView row = from(args.h, t * args.stride + block * kBlock);
@@ -180,58 +205,7 @@ void decode_fp8_row(const DecodeRowArgs& args) {
   }
 }
 
-void quantize_mxfp4_row(const FakeQuantizeArgs& args) {
-  for (int64_t at = 0; at < args.size; at += kBlock) {
-    Vec group[kBlock / kLanes];
-    IntVec largest = broadcast_int(0);
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock / kLanes; ++i) {
-      group[i] = load_row(view(args.x), at + i * kLanes, args.size);
-      largest = max_int(largest, as_int(absolute(group[i])));
-    }
-    quantize_fp4_group(group, reduce_max(largest));
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock / kLanes; ++i) store_row(args.x, at + i * kLanes, args.size, group[i]);
-  }
-}
-
-// The bytes of 32 dims of a key: FP4 16 packed bytes, FP8 two chunks of 16 codes (the layouts of cache_views.h).
-void decode_index_keys(const DecodeKeysArgs& args) {
-  const int64_t dim = args.plane.dim;
-  const bool is_fp4 = args.plane.format == ops::IndexFormat::kFp4;
-  for (int64_t b = 0; b < args.count; ++b) {
-    const std::byte* values = args.plane.values + args.blocks[b] * (is_fp4 ? 4 * dim : 8 * (dim + 4));
-    const std::byte* scales = is_fp4 ? args.plane.scales + args.blocks[b] * (dim / 4) : values + 8 * dim;
-    for (int64_t row = 0; row < 8; ++row) {
-      uint16_t* key = args.keys + (b * 8 + row) * dim;
-      for (int64_t group = 0; group < dim / kBlock; ++group) {
-        if (is_fp4) {
-          const std::byte* codes = values + row % 4 * dim + group * 32 + row / 4 * 16;
-          decode_fp4_words(codes, static_cast<uint8_t>(scales[group * 8 + row]), key + group * kBlock);
-        } else {
-          uint32_t scale;
-          __builtin_memcpy(&scale, scales + row * 4, 4);
-          const std::byte* codes = values + group * 256 + row * 16;
-          decode_fp8_words(codes, codes + 128, static_cast<uint8_t>(scale >> 23), key + group * kBlock);
-        }
-      }
-    }
-  }
-}
-
-void weigh_scores(const WeighScoresArgs& args) {
-  for (int64_t n = 0; n < kPanel; n += kLanes) {
-    Vec sum = load(args.scores + n);
-    for (int64_t h = 0; h < args.heads; ++h) {
-      Vec dot = load(args.tile + h * kPanel + n);
-      if (args.round) dot = round_bf16(dot);
-      Vec term = mul(maximum(zero(), dot), broadcast(args.weights[h]));  // NaN stays: the second operand
-      if (args.round) term = round_bf16(term);
-      sum = add(sum, term);
-    }
-    store(args.scores + n, sum);
-  }
-}
+#include "cpu/vector_cache-inl.h"
 
 constexpr RowKernels kRowKernels{.norm = norm_row,
                                  .inverse_rms = inverse_rms,
@@ -245,4 +219,10 @@ constexpr RowKernels kRowKernels{.norm = norm_row,
                                  .decode_row = decode_fp8_row,
                                  .quantize_mxfp4 = quantize_mxfp4_row,
                                  .decode_keys = decode_index_keys,
-                                 .weigh_scores = weigh_scores};
+                                 .weigh_scores = weigh_scores,
+                                 .encode_row = encode_row,
+                                 .compress_row = compress_row,
+                                 .encode_key = encode_index_key,
+                                 .quantize_fp8_key = quantize_fp8_key,
+                                 .pool = pool_rows,
+                                 .bound_experts = bound_experts};

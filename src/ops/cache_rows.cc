@@ -32,8 +32,9 @@ IndexBlock locate(const IndexPlane& plane, int64_t flat_row) noexcept {
           flat_row % kIndexBlockRows};
 }
 
-// The reciprocal of the scale is exact, and finite for every scale that fp8_index_scale gives.
+// The reciprocal of the scale is exact, and finite for every number that fp8_index_scale gives.
 uint8_t fp8_index_code(float value, float scale) noexcept {
+  if (scale != scale) return 0x7F;  // whatever sign the value has
   return float_to_e4m3(flush_subnormal(value) * (1.0f / scale));
 }
 

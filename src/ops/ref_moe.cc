@@ -1,22 +1,14 @@
-#include "ops/expert_rows.h"
-
-#include <cmath>
-#include <limits>
+#include <algorithm>
 
 #include "base/macros.h"
 #include "base/quantize.h"
+#include "ops/expert_rows.h"
+#include "ops/expert_scores.h"
 #include "ops/ref_rows.h"
 #include "ops/ref_scratch.h"
 
 namespace ps::ops::ref {
 namespace {
-
-float softplus(float z) noexcept {
-  return z > 20.0f ? z : static_cast<float>(std::log1p(static_cast<double>(exp_f32(z))));
-}
-
-// NaN ranks below every number, so that a row always has top_k distinct experts.
-float rank(float score) noexcept { return score == score ? score : -std::numeric_limits<float>::infinity(); }
 
 // One thread's room for a row of the router.
 struct RouterRow {
@@ -30,8 +22,8 @@ void route(const RouterArgs& args, int64_t t, const RouterRow& row) noexcept {
   const bool is_image = args.is_image != nullptr && args.is_image[t] != 0;
   const Vector& bias = is_image ? args.bias_image : args.bias;
   for (int64_t e = 0; e < experts; ++e) {
-    row.scores[e] = std::sqrt(softplus(load(args.logits, t, e)));
-    row.biased[e] = rank(row.scores[e] + load(bias, e));
+    row.scores[e] = expert_score(load(args.logits, t, e));
+    row.biased[e] = expert_rank(row.scores[e], load(bias, e));
     row.picked[e] = 0;
   }
   for (int32_t pick = 0; pick < args.top_k; ++pick) {
@@ -49,7 +41,7 @@ void route(const RouterArgs& args, int64_t t, const RouterRow& row) noexcept {
   for (int64_t e = 0; e < experts; ++e) {
     if (row.picked[e] == 0) continue;
     args.ids[at] = static_cast<int32_t>(e);
-    args.weights[at] = row.scores[e] / (total + 1e-20f) * args.scaling;
+    args.weights[at] = expert_weight(row.scores[e], total, args.scaling);
     ++at;
   }
 }

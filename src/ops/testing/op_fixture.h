@@ -176,6 +176,22 @@ inline Rows random_rows(Pcg64& random, int64_t rows, int64_t columns, DType dtyp
   return result;
 }
 
+// Any bits: every code of a grid, its ties and its end, subnormals, and here and there a NaN or an infinity.
+inline Rows random_bits(Pcg64& random, int64_t rows, int64_t columns, DType dtype) {
+  Rows result(rows, columns, dtype);
+  for (int64_t t = 0; t < rows; ++t) {
+    const auto exponent = static_cast<uint32_t>(random.integer(0, 250));
+    for (int64_t k = 0; k < columns; ++k) {
+      auto bits = static_cast<uint32_t>(random.integer(0, int64_t{1} << 32));
+      if (random.integer(0, 400) != 0) {
+        bits = (bits & 0x80700000u) | (exponent + static_cast<uint32_t>(random.integer(0, 5))) << 23;
+      }
+      result.set(t, k, std::bit_cast<float>(bits));
+    }
+  }
+  return result;
+}
+
 inline std::vector<float> random_floats(Pcg64& random, int64_t count, Data data = Data::kNormal) {
   std::vector<float> values(static_cast<size_t>(count));
   for (float& value : values) value = random_value(random, data);
