@@ -25,7 +25,7 @@ Result<LoadResult> run_load(engine::Engine& engine, int64_t vocabulary, const Lo
   std::map<engine::SequenceId, Timeline> under_way;
   Latencies latencies;
   LoadResult result;
-  LoadResult::PageUse& pages = result.pages.emplace();
+  PageUse& pages = result.pages.emplace();
   double page_steps = 0;
   const double processor_before = processor_seconds();
   const Clock::time_point start = Clock::now();

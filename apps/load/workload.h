@@ -40,12 +40,13 @@ struct Percentiles {
   double p99 = 0;
 };
 
+struct PageUse {
+  double mean = 0;  // over the steps
+  int64_t most = 0;
+  int64_t total = 0;
+};
+
 struct LoadResult {
-  struct PageUse {
-    double mean = 0;  // over the steps
-    int64_t most = 0;
-    int64_t total = 0;
-  };
   int64_t requests = 0;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;

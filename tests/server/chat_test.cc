@@ -482,7 +482,8 @@ TEST(ChatPitfalls, ClientsThatLeaveTakeNothingWithThem) {
     if (random() % 2 == 0) client.reset();
   }
   EXPECT_TRUE(wait_until([&] { return server.is_at_rest(); }));
-  const Reply reply = server.ask(post("/v1/messages", "{\"model\":\"m\"," + end + "a\"}]}"));
+  const Reply reply =
+      server.ask(post("/v1/messages", R"({"model":"m","max_tokens":8,"messages":[{"role":"user","content":"a"}]})"));
   EXPECT_EQ(reply.status, 200) << reply.body;
   const Status integrity = server.stopped_engine().check_integrity();
   EXPECT_TRUE(integrity.ok()) << integrity.to_string();
