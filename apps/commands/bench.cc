@@ -71,7 +71,7 @@ Status bench_serve(const Options& options) {
   }
   PS_TRY(const auto engine, engine::Engine::create(checkpoint, std::move(classes), {}, *machine.table, engine_options));
   if (!options.json) fmt::print("{}\n", engine::describe(engine->memory()));
-  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, engine->memory().total_bytes()));
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, engine->memory()));
   PS_TRY(const LoadResult result, run_load(*engine, checkpoint.config().text_config.vocab_size, options.load));
   options.json ? print_json(result) : print_table(result);
   return {};

@@ -148,7 +148,7 @@ Status serve(Options options) {
   PS_TRY(const auto server,
          server::Server::create(options.server, port, tokenizer,
                                 model_info(options, checkpoint.config(), engine->memory().max_context, fingerprint)));
-  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, engine->memory().total_bytes()));
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, engine->memory()));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
     log_warning("event=open_server what=\"anybody who reaches the address may use it: no --api-key is set\"");

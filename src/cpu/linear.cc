@@ -96,7 +96,8 @@ int64_t linear_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& b
   using ops::ref::taken_bytes;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
   const int64_t panels = chunk <= kPackUnit ? 1 : kPanelGroup;
-  return taken_bytes<std::byte>(packed_bound(chunk, bounds.columns)) +
+  const int64_t groups = packed_bound(std::min(bounds.tokens, kFewRows), bounds.grouped_columns);
+  return taken_bytes<std::byte>(std::max(packed_bound(chunk, bounds.columns), groups)) +
          taken_bytes<float>(bounds.threads * panels * chunk * kPanel) +
          taken_bytes<std::byte>(bounds.threads * work_bytes(kernels));
 }
