@@ -1,6 +1,7 @@
 #include "apps/weights.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <charconv>
@@ -130,7 +131,8 @@ Status load_weights(const Checkpoint& checkpoint, const Machine& machine, int64_
 
 Status load_weights(const Checkpoint& checkpoint, const Machine& machine, const engine::MemoryPlan& plan) {
   PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, plan.total_bytes()));
-  // Nothing of cache and scratch is touched yet.
+  // Reading a tokenizer leaves twice its size in the allocator. Nothing of cache and scratch is touched yet.
+  (void)malloc_trim(0);
   const int64_t other = std::max<int64_t>(0, anonymous_bytes() - checkpoint.copied_bytes());
   log_info(fmt::format("event=memory cache_bytes={} scratch_bytes={} copied_weights_bytes={} other_bytes={}",
                        plan.state_bytes + plan.page_bytes, plan.scratch_bytes + plan.logit_bytes,

@@ -34,12 +34,6 @@ Buffers lay_out(Placer& placer, const Dimensions& d, DType act, int64_t tokens, 
   b.all_rows = placer.array<int32_t>(tokens);
   if (b.all_rows != nullptr) std::iota(b.all_rows, b.all_rows + tokens, 0);
 
-  b.pool_kv = matrix(d.head_dim, DType::kF32);
-  b.pool_score = matrix(d.head_dim, DType::kF32);
-  b.latent = matrix(d.head_dim, act);
-  b.index_key = matrix(d.index_dim, act);
-  b.index_q = matrix(d.index_heads * d.index_dim, act);
-  b.index_w = matrix(d.index_heads, act);
   b.selected = placer.array<int32_t>(tokens * d.top_k);
   b.candidates = placer.array<int32_t>(tokens * d.candidate_blocks);
 
@@ -59,7 +53,17 @@ Buffers lay_out(Placer& placer, const Dimensions& d, DType act, int64_t tokens, 
     b.engram_e_mx = placer.matrix(act, rows, d.engram_columns * d.engram_dim);
     b.engram_u = placer.matrix(act, rows, d.engram_columns > 0 ? (ops::kStreams + 1) * d.hidden : 0);
   };
-  placer.share(attention, engram, [&] { b.last = placer.matrix(act, logit_rows, d.hidden); });
+  const auto compressor = [&] {
+    b.pool_kv = matrix(d.head_dim, DType::kF32);
+    b.pool_score = matrix(d.head_dim, DType::kF32);
+    b.latent = matrix(d.head_dim, act);
+    b.index_key = matrix(d.index_dim, act);
+  };
+  const auto selection = [&] {
+    b.index_q = matrix(d.index_heads * d.index_dim, act);
+    b.index_w = matrix(d.index_heads, act);
+  };
+  placer.share(attention, engram, compressor, selection, [&] { b.last = placer.matrix(act, logit_rows, d.hidden); });
   return b;
 }
 
