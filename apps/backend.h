@@ -17,7 +17,7 @@ struct BackendArguments {
 // Declares --backend and --isa on `command`; `arguments` holds the defaults.
 void declare_backend_options(CLI::App& command, BackendArguments& arguments);
 
-// The op table that the arguments name: "auto" is the CPU backend, and there the widest instruction set of this machine.
+// The op table that the arguments name: "auto" is the CPU backend, and there the widest instruction set of the machine.
 // An unknown name is invalid, a set that the machine lacks unsupported, and so is a set for a backend that has none to
 // choose from; all name the legal values.
 [[nodiscard]] Result<const ops::OpTable*> pick_backend(const BackendArguments& arguments);

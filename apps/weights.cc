@@ -1,15 +1,17 @@
 #include "apps/weights.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <fstream>
 #include <limits>
+#include <string>
 
 #include "apps/machine_options.h"
 #include "apps/progress.h"
-#include "apps/units.h"
 #include "base/cpu_info.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -54,6 +56,17 @@ class LogProgress {
   Clock::time_point start_ = Clock::now();
   Clock::time_point logged_ = start_;
 };
+
+// Of this process, without what it maps from files; 0 where the system does not tell.
+int64_t anonymous_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    constexpr std::string_view kKey = "RssAnon:";
+    if (line.starts_with(kKey)) return std::stoll(line.substr(kKey.size())) * 1024;
+  }
+  return 0;
+}
 
 Status check_copies_fit(const Checkpoint& opened) {
   const int64_t required = opened.load_bytes(load_stage);
@@ -113,6 +126,17 @@ Status load_weights(const Checkpoint& checkpoint, const Machine& machine, int64_
   log_info(fmt::format("event=weights mode={} bytes={} were_cached_bytes={} seconds={:.2f}",
                        checkpoint.has_copies() ? "copy" : "map", figures.total_bytes, figures.cached_bytes,
                        seconds_since(start)));
+  return {};
+}
+
+Status load_weights(const Checkpoint& checkpoint, const Machine& machine, const engine::MemoryPlan& plan) {
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, plan.total_bytes()));
+  // Reading a tokenizer leaves twice its size in the allocator. Nothing of cache and scratch is touched yet.
+  (void)malloc_trim(0);
+  const int64_t other = std::max<int64_t>(0, anonymous_bytes() - checkpoint.copied_bytes());
+  log_info(fmt::format("event=memory cache_bytes={} scratch_bytes={} copied_weights_bytes={} other_bytes={}",
+                       plan.state_bytes + plan.page_bytes, plan.scratch_bytes + plan.logit_bytes,
+                       checkpoint.copied_bytes(), other));
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/planner.h"
 
 namespace ps::apps {
 
@@ -26,10 +27,14 @@ struct Machine;
 [[nodiscard]] Result<checkpoint::Checkpoint> open_checkpoint(const std::filesystem::path& folder,
                                                              const Machine& machine);
 
-// Brings the weights in, with a bar on a terminal and otherwise a line in the log every few seconds. Mapped weights that
+// Brings the weights in, with a bar on a terminal, otherwise with a line in the log every few seconds. Mapped ones that
 // the page cache holds are left alone: a step touches those that it needs. Where the mapped ones exceed the memory
 // that is left beside `reserved_bytes` (cache and scratch), the experts stay on the disk until they are used.
 [[nodiscard]] Status load_weights(const checkpoint::Checkpoint& checkpoint, const Machine& machine,
                                   int64_t reserved_bytes);
+// The same for an engine; then the log tells what the process takes beside mapped files: cache, scratch, copies, and
+// all the rest that is there before the first request.
+[[nodiscard]] Status load_weights(const checkpoint::Checkpoint& checkpoint, const Machine& machine,
+                                  const engine::MemoryPlan& plan);
 
 }  // namespace ps::apps

@@ -78,7 +78,7 @@ Result<LoadResult> load_in_process(const Options& options) {
   PS_TRY(const auto model, open_model(options.model, machine, engine_options));
   const engine::MemoryPlan& memory = model->engine->memory();
   if (!options.json) fmt::print("{}\n", engine::describe(memory));
-  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory.total_bytes()));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory));
   return run_load(*model->engine, model->checkpoint.config().text_config.vocab_size, options.load);
 }
 

@@ -34,7 +34,7 @@ Result<std::unique_ptr<chat::Backend>> open_backend(const Options& options) {
   PS_TRY(const Machine machine, pick_machine(options.machine));
   PS_TRY(const engine::EngineOptions engine_options, apps::engine_options(options.engine, machine));
   PS_TRY(auto model, open_model(options.model, machine, engine_options));
-  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, model->engine->memory().total_bytes()));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, model->engine->memory()));
   return chat::make_local_backend(std::move(model));
 }
 

@@ -85,7 +85,7 @@ Result<std::unique_ptr<Bench>> open_bench(const Options& options, const eval::Su
   if (!text.engram_layer_ids.empty()) classes = text::engram_token_map(*bench->tokenizer).class_of;
   PS_TRY(bench->engine, engine::Engine::create(bench->checkpoint, std::move(classes), bench->tokenizer->never_sampled(),
                                                *machine.table, engine_options));
-  PS_RETURN_IF_ERROR(load_weights(bench->checkpoint, machine, bench->engine->memory().total_bytes()));
+  PS_RETURN_IF_ERROR(load_weights(bench->checkpoint, machine, bench->engine->memory()));
   bench->head = {options.model, options.suite, suite.sha256, settings_of(options, engine_options, machine.table->name)};
   return bench;
 }

@@ -97,7 +97,7 @@ Status serve(Options options) {
   PS_TRY(const auto server,
          server::Server::create(options.server, port, model->tokenizer,
                                 model_info(options, model->checkpoint.config(), memory.max_context, fingerprint)));
-  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory.total_bytes()));
+  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory));
   PS_RETURN_IF_ERROR(warm_up(*model->engine, model->checkpoint.config().text_config.vocab_size).with("warm-up"));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {

@@ -66,8 +66,8 @@ class ThreadPool {
 
   [[nodiscard]] int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by whichever thread
-  // of the share's node is free, then by any. `worker` is in [0, threads()) and selects private scratch. Returns when all pieces are done.
+  // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by threads of the
+  // share's node, then by any. `worker` is in [0, threads()) and selects private scratch. Returns when all is done.
   // An idle worker spins for some tens of microseconds before it sleeps, so forks in close succession cost no wake-up;
   // a worker that wakes late misses the fork and holds nobody up.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);

@@ -24,9 +24,9 @@ struct CpuPlace {
 // one_per_core() of this process's CPU set. Empty where the system does not tell.
 [[nodiscard]] std::vector<CpuPlace> physical_core_places();
 
-// The cores of `threads` workers: as many on each node as its share of the cores, so that all nodes' memory is read, and
-// the workers of one node in a row. More threads than cores go round each node's cores. `cores` as one_per_core() gives
-// them; REQUIRES: not empty, threads >= 1.
+// The cores of `threads` workers: as many on each node as its share of the cores, so that all nodes' memory is read,
+// and the workers of one node in a row. More threads than cores go round each node's cores. `cores` as one_per_core()
+// gives them; REQUIRES: not empty, threads >= 1.
 [[nodiscard]] std::vector<CpuPlace> place_workers(const std::vector<CpuPlace>& cores, int threads);
 
 // Number of physical cores in this process's CPU set; hyper-threads of one core count once (pitfalls G7).

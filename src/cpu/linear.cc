@@ -94,7 +94,8 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
 int64_t linear_scratch_bytes(const ops::ScratchBounds& bounds) noexcept {
   using ops::ref::taken_bytes;
   const int64_t chunk = std::min(bounds.tokens, kChunkRows);
-  return taken_bytes<std::byte>(packed_bound(chunk, bounds.columns)) +
+  const int64_t groups = packed_bound(std::min(bounds.tokens, kFewRows), bounds.grouped_columns);
+  return taken_bytes<std::byte>(std::max(packed_bound(chunk, bounds.columns), groups)) +
          taken_bytes<float>(bounds.threads * most_tile_values(chunk));
 }
 

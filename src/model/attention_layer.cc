@@ -3,6 +3,8 @@
 // NOTE: the order of cache accesses is part of correctness. Index keys of this forward are stored before scores are
 // taken; compressor rows are pooled before the ring is overwritten; the window ring is written after attention, since a
 // chunk wider than the window would destroy rows that its first queries still read.
+#include <algorithm>
+
 #include "model/forward_pass.h"
 
 namespace ps::model {
@@ -13,16 +15,14 @@ bool ForwardPass::attention(const LayerWeights& weights) {
   if (batch_.tokens == 0) return false;
   project_window(weights);
   if (weights.indexer) {
-    project_queries(weights);
+    project_query_latents(weights);
     select(weights);
   }
   const bool is_last = weights.info.layer + 1 == static_cast<int>(model_.weights().layers.size());
   if (is_last && plan_.logit_row_count < batch_.tokens) narrow_to_logit_rows();
-  if (!weights.indexer || query_rows_ != nullptr) project_queries(weights);
+  if (!weights.indexer || query_rows_ != nullptr) project_query_latents(weights);
   attend(weights);
-  if (buffers_.x.rows == 0) return false;
-  project_output(weights);
-  return true;
+  return buffers_.x.rows > 0;
 }
 
 void ForwardPass::narrow_to_decoder() {
@@ -38,15 +38,19 @@ void ForwardPass::narrow_to_logit_rows() {
   query_rows_ = plan_.logit_rows;
 }
 
-void ForwardPass::project_queries(const LayerWeights& weights) {
-  const int layer = weights.info.layer;
+void ForwardPass::project_query_latents(const LayerWeights& weights) {
   linear(input_for(weights.wq_a, buffers_.x, buffers_.x_mx), weights.wq_a, buffers_.qr);
   norm(buffers_.qr, weights.q_norm, buffers_.qr);
   buffers_.qr_mx.grid = ops::Grid::kNone;
-  observe("attn.qr", layer, buffers_.qr);
-  linear(input_for(weights.wq_b, buffers_.qr, buffers_.qr_mx), weights.wq_b, buffers_.q);
-  rotate(buffers_.q, query_positions(), dims_.heads, weights, false);
-  observe("attn.q", layer, buffers_.q);
+  observe("attn.qr", weights.info.layer, buffers_.qr);
+}
+
+void ForwardPass::project_queries(const LayerWeights& weights, int64_t first, int64_t count) {
+  ops::Activations on_grid = block_of(buffers_.qr_mx, first, count);
+  buffers_.q.rows = count;
+  linear(input_for(weights.wq_b, block_of(buffers_.qr, first, count), on_grid), weights.wq_b, buffers_.q);
+  rotate(buffers_.q, query_positions() + first, dims_.heads, weights, false);
+  observe("attn.q", weights.info.layer, buffers_.q);
 }
 
 void ForwardPass::project_window(const LayerWeights& weights) {
@@ -130,12 +134,27 @@ void ForwardPass::select(const LayerWeights& weights) {
 }
 
 void ForwardPass::attend(const LayerWeights& weights) {
+  const int64_t rows = buffers_.x.rows;
+  for (int64_t first = 0; first < rows; first += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, rows - first);
+    project_queries(weights, first, count);
+    attend_block(weights, first, count);
+    project_output(weights, first, count);
+  }
+  const ops::WindowRing& ring = cache_.windows[static_cast<size_t>(weights.info.layer)];
+  ops::run(ops_.window_write, {buffers_.kv, &batch_, ring}, exec_);
+  observe("attn.y", weights.info.layer, buffers_.y);
+}
+
+void ForwardPass::attend_block(const LayerWeights& weights, int64_t first, int64_t count) {
   const int layer = weights.info.layer;
+  buffers_.o.rows = count;
   ops::SparseAttentionArgs args;
   args.q = buffers_.q;
   args.kv = buffers_.kv;
   args.batch = &batch_;
-  args.query_rows = query_rows_;
+  const bool are_all_rows = query_rows_ == nullptr && count == batch_.tokens;
+  if (!are_all_rows) args.query_rows = (query_rows_ == nullptr ? buffers_.all_rows : query_rows_) + first;
   args.ring = cache_.windows[static_cast<size_t>(layer)];
   if (weights.info.ratio > 0) {
     args.plane = cache_.main[static_cast<size_t>(model_.topology().owner_ordinal(weights.info.owner))];
@@ -148,19 +167,17 @@ void ForwardPass::attend(const LayerWeights& weights) {
   args.window = static_cast<int32_t>(dims_.window);
   args.o = buffers_.o;
   ops::run(ops_.sparse_attention, args, exec_);
-  ops::run(ops_.window_write, {buffers_.kv, &batch_, args.ring}, exec_);
   observe("attn.o", layer, buffers_.o);
 }
 
-void ForwardPass::project_output(const LayerWeights& weights) {
-  const int layer = weights.info.layer;
-  rotate(buffers_.o, query_positions(), dims_.heads, weights, true);
+void ForwardPass::project_output(const LayerWeights& weights, int64_t first, int64_t count) {
+  buffers_.o_low.rows = buffers_.o_low_mx.rows = count;
+  rotate(buffers_.o, query_positions() + first, dims_.heads, weights, true);
   ops::run(ops_.grouped_linear, {buffers_.o, weights.wo_a, buffers_.o_low, static_cast<int32_t>(dims_.o_groups)},
            exec_);
-  observe("attn.o_low", layer, buffers_.o_low);
+  observe("attn.o_low", weights.info.layer, buffers_.o_low);
   buffers_.o_low_mx.grid = ops::Grid::kNone;
-  linear(input_for(weights.wo_b, buffers_.o_low, buffers_.o_low_mx), weights.wo_b, buffers_.y);
-  observe("attn.y", layer, buffers_.y);
+  linear(input_for(weights.wo_b, buffers_.o_low, buffers_.o_low_mx), weights.wo_b, block_of(buffers_.y, first, count));
 }
 
 void ForwardPass::rotate(const ops::Activations& x, const int32_t* positions, int64_t heads,

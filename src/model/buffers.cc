@@ -1,5 +1,7 @@
 #include "model/buffers.h"
 
+#include <numeric>
+
 #include "ops/hyper_connection.h"
 
 namespace ps::model {
@@ -28,18 +30,10 @@ Buffers lay_out(Placer& placer, const Dimensions& d, DType act, int64_t tokens, 
 
   b.qr = matrix(d.q_rank, act);
   b.qr_mx = matrix(d.q_rank, act);
-  b.q = matrix(d.heads * d.head_dim, act);
   b.kv = matrix(d.head_dim, act);
-  b.o = matrix(d.heads * d.head_dim, act);
-  b.o_low = matrix(d.o_groups * d.o_rank, act);
-  b.o_low_mx = matrix(d.o_groups * d.o_rank, act);
+  b.all_rows = placer.array<int32_t>(tokens);
+  if (b.all_rows != nullptr) std::iota(b.all_rows, b.all_rows + tokens, 0);
 
-  b.pool_kv = matrix(d.head_dim, DType::kF32);
-  b.pool_score = matrix(d.head_dim, DType::kF32);
-  b.latent = matrix(d.head_dim, act);
-  b.index_key = matrix(d.index_dim, act);
-  b.index_q = matrix(d.index_heads * d.index_dim, act);
-  b.index_w = matrix(d.index_heads, act);
   b.selected = placer.array<int32_t>(tokens * d.top_k);
   b.candidates = placer.array<int32_t>(tokens * d.candidate_blocks);
 
@@ -47,11 +41,29 @@ Buffers lay_out(Placer& placer, const Dimensions& d, DType act, int64_t tokens, 
   b.expert_ids = placer.array<int32_t>(tokens * d.experts_per_token);
   b.expert_weights = placer.array<float>(tokens * d.experts_per_token);
 
-  b.engram_e = matrix(d.engram_columns * d.engram_dim, act);
-  b.engram_e_mx = matrix(d.engram_columns * d.engram_dim, act);
-  b.engram_u = matrix(d.engram_columns > 0 ? (ops::kStreams + 1) * d.hidden : 0, act);
-
-  b.last = placer.matrix(act, logit_rows, d.hidden);
+  const int64_t rows = std::min(tokens, kBlockRows);
+  const auto attention = [&] {
+    b.q = placer.matrix(act, rows, d.heads * d.head_dim);
+    b.o = placer.matrix(act, rows, d.heads * d.head_dim);
+    b.o_low = placer.matrix(act, rows, d.o_groups * d.o_rank);
+    b.o_low_mx = placer.matrix(act, rows, d.o_groups * d.o_rank);
+  };
+  const auto engram = [&] {
+    b.engram_e = placer.matrix(act, rows, d.engram_columns * d.engram_dim);
+    b.engram_e_mx = placer.matrix(act, rows, d.engram_columns * d.engram_dim);
+    b.engram_u = placer.matrix(act, rows, d.engram_columns > 0 ? (ops::kStreams + 1) * d.hidden : 0);
+  };
+  const auto compressor = [&] {
+    b.pool_kv = matrix(d.head_dim, DType::kF32);
+    b.pool_score = matrix(d.head_dim, DType::kF32);
+    b.latent = matrix(d.head_dim, act);
+    b.index_key = matrix(d.index_dim, act);
+  };
+  const auto selection = [&] {
+    b.index_q = matrix(d.index_heads * d.index_dim, act);
+    b.index_w = matrix(d.index_heads, act);
+  };
+  placer.share(attention, engram, compressor, selection, [&] { b.last = placer.matrix(act, logit_rows, d.hidden); });
   return b;
 }
 

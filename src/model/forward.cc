@@ -43,8 +43,9 @@ int64_t forward_scratch_bytes(const Dimensions& dims, const ops::OpTable& table,
   ops::ScratchBounds bounds;
   bounds.threads = threads;
   bounds.tokens = tokens;
-  bounds.columns = std::max({ops::kStreams * dims.hidden, dims.heads * dims.head_dim, dims.intermediate,
-                             dims.engram_columns * dims.engram_dim});
+  bounds.grouped_columns = dims.heads * dims.head_dim;
+  bounds.columns = std::max({dims.hidden, dims.q_rank, dims.head_dim, bounds.grouped_columns / dims.o_groups,
+                             dims.o_groups * dims.o_rank, dims.intermediate, dims.engram_columns * dims.engram_dim});
   bounds.hidden = dims.hidden;
   bounds.intermediate = dims.intermediate;
   bounds.head_dim = dims.head_dim;
@@ -192,13 +193,23 @@ void ForwardPass::mixture_of_experts(const LayerWeights& weights) {
 void ForwardPass::engram(const LayerWeights& weights) {
   const EngramWeights& engram = *weights.engram;
   const int64_t* rows = plan_.engram_rows[static_cast<size_t>(weights.info.engram)];
-  ops::run(ops_.engram_gather, {engram.table, rows, static_cast<int32_t>(dims_.engram_columns), buffers_.engram_e},
-           exec_);
-  buffers_.engram_e_mx.grid = ops::Grid::kNone;
-  linear(input_for(engram.wkv, buffers_.engram_e, buffers_.engram_e_mx), engram.wkv, buffers_.engram_u);
-  ops::run(ops_.engram_mix,
-           {buffers_.engram_u, engram.q_weight, engram.k_weight, plan_.engram_alive, dims_.norm_eps, buffers_.h},
-           exec_);
+  for (int64_t first = 0; first < buffers_.h.rows; first += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, buffers_.h.rows - first);
+    for (ops::Activations* buffer : {&buffers_.engram_e, &buffers_.engram_e_mx, &buffers_.engram_u}) {
+      buffer->rows = count;
+    }
+    ops::run(ops_.engram_gather,
+             {engram.table, rows + first * dims_.engram_columns, static_cast<int32_t>(dims_.engram_columns),
+              buffers_.engram_e},
+             exec_);
+    buffers_.engram_e_mx.grid = ops::Grid::kNone;
+    linear(input_for(engram.wkv, buffers_.engram_e, buffers_.engram_e_mx), engram.wkv, buffers_.engram_u);
+    const uint8_t* alive = plan_.engram_alive == nullptr ? nullptr : plan_.engram_alive + first;
+    ops::run(ops_.engram_mix,
+             {buffers_.engram_u, engram.q_weight, engram.k_weight, alive, dims_.norm_eps,
+              block_of(buffers_.h, first, count)},
+             exec_);
+  }
   observe("engram.h", weights.info.layer, buffers_.h);
 }
 

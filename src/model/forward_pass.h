@@ -26,12 +26,15 @@ class ForwardPass {
   // The steps of attention (attention_layer.cc).
   void narrow_to_decoder();
   void narrow_to_logit_rows();
-  void project_queries(const LayerWeights& weights);
+  void project_query_latents(const LayerWeights& weights);
   void project_window(const LayerWeights& weights);
   void compress(const LayerWeights& weights);
   void select(const LayerWeights& weights);
+  // From the latents of the querying rows to their outputs in buffers_.y, block by block; then the window ring.
   void attend(const LayerWeights& weights);
-  void project_output(const LayerWeights& weights);
+  void project_queries(const LayerWeights& weights, int64_t first, int64_t count);
+  void attend_block(const LayerWeights& weights, int64_t first, int64_t count);
+  void project_output(const LayerWeights& weights, int64_t first, int64_t count);
 
   // From here on only these rows go on: every buffer that is alive between layers keeps them, at its front.
   void keep_rows(const int32_t* rows, int32_t count);

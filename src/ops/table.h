@@ -17,10 +17,11 @@ namespace ps::ops {
 // What bounds an op's scratch: the largest shapes that a model and a plan can ask for.
 struct ScratchBounds {
   int32_t threads = 1;
-  int64_t tokens = 1;        // rows of a forward
-  int64_t columns = 0;       // widest input of a linear op (K), in values
-  int64_t hidden = 0;        // input and output of an expert, in values
-  int64_t intermediate = 0;  // widest expert, in values
+  int64_t tokens = 1;           // rows of a forward
+  int64_t columns = 0;          // widest input of a linear op and of one group (K), and row of a norm, in values
+  int64_t grouped_columns = 0;  // input of all groups of a grouped linear op together; 0: within `columns`
+  int64_t hidden = 0;           // input and output of an expert, in values
+  int64_t intermediate = 0;     // widest expert, in values
   int64_t head_dim = 0;
   int64_t heads = 0;
   int64_t top_k = 0;  // selected compressed rows

@@ -52,6 +52,11 @@ echo "5 6 7
 8,9,10" > "$work/ids"
 "$program" generate --model "$nano" --tokens "@$work/ids" --dump-logits "$work/b.safetensors" --prefill-chunk 2
 cmp "$work/a.safetensors" "$work/b.safetensors" || fail "logits depend on the chunks"
+# A forward of more rows than the widest buffers hold takes them in blocks, and nobody can tell.
+seq 1 1100 | awk '{ print ($1 * 7919) % 500 + 4 }' > "$work/many_ids"
+"$program" generate --model "$nano" --tokens "@$work/many_ids" --dump-logits "$work/blocks.safetensors" --prefill-chunk 2048
+"$program" generate --model "$nano" --tokens "@$work/many_ids" --dump-logits "$work/chunks.safetensors" --prefill-chunk 275
+cmp "$work/blocks.safetensors" "$work/chunks.safetensors" || fail "logits depend on blocks of rows"
 grep -aq '"logits":{"dtype":"F32","shape":\[6,512\]' "$work/a.safetensors" || fail "no [6, 512] logits"
 
 # Tokens there and back.
