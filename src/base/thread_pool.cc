@@ -57,14 +57,7 @@ ThreadPool::ThreadPool(int threads, Pinning pinning) : ThreadPool(places_of(thre
 
 ThreadPool::ThreadPool(const std::vector<CpuPlace>& places) {
   PS_CHECK(!places.empty(), places.size());
-  const std::vector<NodeShare> parts = node_shares(places);
-  share_count_ = parts.size();
-  shares_ = std::make_unique<Share[]>(share_count_);
-  for (size_t share = 0; share < share_count_; ++share) shares_[share].part = parts[share];
-  for (size_t worker = 0, share = 0; worker < places.size(); ++worker) {
-    if (worker > 0 && places[worker].node != places[worker - 1].node) ++share;
-    share_of_.push_back(share);
-  }
+  shares_ = std::make_unique<Share[]>(places.size());
   caller_cpu_ = places.front().cpu;
   workers_.reserve(places.size() - 1);
   for (size_t worker = 1; worker < places.size(); ++worker) {
@@ -123,19 +116,18 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
 void ThreadPool::cut_shares() noexcept {
   const int64_t pieces = (count_ + grain_ - 1) / grain_;
   int64_t begin = 0;
-  for (size_t share = 0; share < share_count_; ++share) {
-    const int64_t cut = std::llround(shares_[share].part.end * static_cast<double>(pieces));
-    shares_[share].next.store(begin, std::memory_order_relaxed);
-    shares_[share].end = begin = std::min(cut * grain_, count_);
+  for (int worker = 0; worker < threads(); ++worker) {
+    const int64_t cut = pieces * (worker + 1) / threads();
+    shares_[worker].next.store(begin, std::memory_order_relaxed);
+    shares_[worker].end = begin = std::min(cut * grain_, count_);
   }
 }
 
 void ThreadPool::run_pieces(int worker) {
   const FlushSubnormals flush;
-  const size_t own = share_of_[static_cast<size_t>(worker)];
-  for (size_t turn = 0; turn < share_count_; ++turn) {
-    Share& share = shares_[(own + turn) % share_count_];
-    while (true) {
+  for (int turn = 0; turn < threads(); ++turn) {
+    Share& share = shares_[(worker + turn) % threads()];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
       const int64_t begin = share.next.fetch_add(grain_, std::memory_order_relaxed);
       if (begin >= share.end) break;
       (*body_)(begin, std::min(begin + grain_, share.end), worker);

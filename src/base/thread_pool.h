@@ -1,7 +1,8 @@
 // A fixed set of workers, one per physical core by default, and fork/join over an index range.
 //
-// Workers of several NUMA nodes each begin with their node's share of the range (topology.h), so that rows of weights
-// that lie on a node are read there; who runs out of its own share helps the others.
+// Every worker begins with its own share of the range, in ascending order, and who runs out of it helps the others, its
+// neighbours first. So what follows a piece is mostly the same thread's, whose prefetches reach its own cache, and with
+// workers ordered by NUMA node rows of weights that lie on a node are read there (node_shares() of topology.h).
 // Every body runs, on workers and on the caller alike, with subnormals flushed to zero on input and output (FTZ and
 // DAZ): the matrix units do this in any case (reductions.md), so all code that computes does it. Ops compute only
 // inside parallel_for, hence one rule for all of them.
@@ -66,16 +67,15 @@ class ThreadPool {
 
   [[nodiscard]] int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs body over [0, count) in pieces of at most `grain` (at least 1), taken in ascending order by threads of the
-  // share's node, then by any. `worker` is in [0, threads()) and selects private scratch. Returns when all is done.
+  // Runs body over [0, count) in pieces of at most `grain` (at least 1), each share's taken in ascending order by its
+  // worker and whoever helps. `worker` is in [0, threads()) and selects private scratch. Returns when all is done.
   // An idle worker spins for some tens of microseconds before it sleeps, so forks in close succession cost no wake-up;
   // a worker that wakes late misses the fork and holds nobody up.
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
 
  private:
-  // One node's part of the current range; `next` is the first index that nobody took.
+  // One worker's part of the current range; `next` is the first index that nobody took.
   struct alignas(64) Share {
-    NodeShare part;
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
@@ -89,9 +89,7 @@ class ThreadPool {
 
   std::vector<std::thread> workers_;
   int caller_cpu_ = -1;  // to be pinned to at the first fork
-  size_t share_count_ = 0;
-  std::unique_ptr<Share[]> shares_;
-  std::vector<size_t> share_of_;  // by worker
+  std::unique_ptr<Share[]> shares_;  // by worker
   // The current fork: generation << 32 | kOpen | workers inside it. body_, count_, grain_ and the shares are written
   // while it is closed and nobody is inside.
   std::atomic<uint64_t> fork_{0};

@@ -104,6 +104,7 @@ void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t
 // Callers take kPart rows and at most kUnit blocks: what a cache line of each format holds, of few enough rows that
 // lines stay in the first cache however far the rows lie apart.
 
+constexpr int64_t kShortRow = 2048;  // bytes
 constexpr int64_t kUnit = 4;
 constexpr int64_t kPart = kPanel / kUnit;
 
@@ -116,6 +117,7 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
                        uint16_t* out) {
   const DecodeTables& tables = decode_tables();
   const int64_t columns = w.columns;
+  const bool is_short = columns <= kShortRow;  // others stream by themselves
   const std::byte* at = w.data + (first + begin) * columns + block * kBlock;
   const uint8_t* scale = w.scale + first / kBlock * (columns / kBlock) + block;
   // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
@@ -139,7 +141,7 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
       const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, sign_bit, 0xF8);  // magnitude | (codes & sign)
       _mm512_store_si512(to, _mm512_unpacklo_epi8(low, high));
       _mm512_store_si512(to + kBlock, _mm512_unpackhi_epi8(low, high));
-      if (b % 2 == 0) {
+      if (b % 2 == 0 && is_short) {
         prefetch(row + kPrefetchRows * columns);
         prefetch(row + (kPrefetchRows + 1) * columns);
       }
@@ -212,6 +214,7 @@ inline void decode_chunk(const ops::Weight& w, int64_t first, int64_t block, int
 
 // Sums of one group as the tiles leave them, [32 rows of W][size], turned into tile rows [size][32 rows of W].
 inline void turn_sums(float* sums, int64_t size) {
+  if (size == 1) return;
   __m512i low[16];
   __m512i high[16];
   const auto mask = static_cast<Mask>((1u << size) - 1u);
@@ -230,39 +233,46 @@ inline void turn_sums(float* sums, int64_t size) {
   for (int64_t i = 0; i < size * kPanel; i += kLanes) store(sums + i, load(turned + i));
 }
 
-// At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one is decoded, a
-// quarter of its rows between two products, so that both go on at once.
+// At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one, of this panel
+// or of the panel after it, is decoded, a quarter of its rows between two products, so that both go on at once.
 void multiply_few(const MultiplyArgs& args) {
   alignas(64) uint16_t decoded[2][kUnit * kPanel * kBlock];
   const int64_t size = args.count;
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
   const int64_t row_bytes = size * 4;
   const uint32_t* x = static_cast<const uint32_t*>(args.packed);
-  const auto length = [blocks](int64_t block) { return blocks - block < kUnit ? blocks - block : kUnit; };
+  const auto decode_part = [&args, blocks](int64_t panel, int64_t block, int64_t part, uint16_t* to) {
+    const int64_t first = args.first + panel * kPanel;
+    const int64_t begin = part * kPart;
+    if (block + kUnit <= blocks) decode(args.w, first, begin, begin + kPart, block, kUnit, to);
+    else decode(args.w, first, begin, begin + kPart, block, blocks - block, to);
+  };
   configure(size, size);
-  zero_tile<0>();
-  zero_tile<2>();
-  for (int64_t i = 0; i < kUnit; ++i) decode(args.w, args.first, i * kPart, (i + 1) * kPart, 0, length(0), decoded[0]);
-  for (int64_t block = 0, turn = 0; block < blocks; block += kUnit, turn ^= 1) {
-    const uint16_t* w = decoded[turn];
-    const int64_t next = block + kUnit;
-    for (int64_t i = 0; i < kUnit; ++i) {
-      if (next < blocks) {
-        uint16_t* to = decoded[turn ^ 1];
-        if (next + kUnit <= blocks) decode(args.w, args.first, i * kPart, (i + 1) * kPart, next, kUnit, to);
-        else decode(args.w, args.first, i * kPart, (i + 1) * kPart, next, blocks - next, to);
+  for (int64_t i = 0; i < kUnit; ++i) decode_part(0, 0, i, decoded[0]);
+  int turn = 0;
+  for (int64_t panel = 0; panel < args.panels; ++panel) {
+    zero_tile<0>();
+    zero_tile<2>();
+    for (int64_t block = 0; block < blocks; block += kUnit, turn ^= 1) {
+      const uint16_t* w = decoded[turn];
+      const bool is_last = block + kUnit >= blocks;
+      const int64_t next_panel = is_last ? panel + 1 : panel;
+      const int64_t next_block = is_last ? 0 : block + kUnit;
+      for (int64_t i = 0; i < kUnit; ++i) {
+        if (next_panel < args.panels) decode_part(next_panel, next_block, i, decoded[turn ^ 1]);
+        if (block + i >= blocks) continue;
+        load_tile<6>(x + (block + i) * 16 * size, row_bytes);
+        load_tile<4>(w + i * kPanel * kBlock, 64);
+        multiply_tiles<0, 4, 6>();
+        load_tile<5>(w + i * kPanel * kBlock + 16 * kBlock, 64);
+        multiply_tiles<2, 5, 6>();
       }
-      if (block + i >= blocks) continue;
-      load_tile<6>(x + (block + i) * 16 * size, row_bytes);
-      load_tile<4>(w + i * kPanel * kBlock, 64);
-      multiply_tiles<0, 4, 6>();
-      load_tile<5>(w + i * kPanel * kBlock + 16 * kBlock, 64);
-      multiply_tiles<2, 5, 6>();
     }
+    float* sums = args.tile + panel * size * kPanel;
+    store_tile<0>(sums, row_bytes);
+    store_tile<2>(sums + 16 * size, row_bytes);
+    turn_sums(sums, size);
   }
-  store_tile<0>(args.tile, row_bytes);
-  store_tile<2>(args.tile + 16 * size, row_bytes);
-  turn_sums(args.tile, size);
 }
 
 // A group of rows of x and its sums for one panel.
@@ -367,16 +377,8 @@ void multiply_many(const MultiplyArgs& args) {
 }
 
 void matrix_multiply(const MultiplyArgs& args) {
-  if (args.count > kGroup) {
-    multiply_many(args);
-    return;
-  }
-  for (int64_t p = 0; p < args.panels; ++p) {
-    MultiplyArgs panel = args;
-    panel.first += p * kPanel;
-    panel.tile += p * args.count * kPanel;
-    multiply_few(panel);
-  }
+  if (args.count > kGroup) multiply_many(args);
+  else multiply_few(args);
 }
 
 }  // namespace

@@ -62,22 +62,15 @@ struct PanelCut {
   int64_t group = 1;
   int64_t grain = 1;
 };
-// Most panels of a pass over `rows` packed rows. Up to kPackUnit rows take no groups: packed rows stay in the first
-// cache.
-[[nodiscard]] constexpr int64_t most_panels(int64_t rows) noexcept {
-  if (rows <= kPackUnit) return 1;
-  return std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);
-}
 // Room for the sums of a pass over at most `rows` packed rows.
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {
-  if (rows <= kPackUnit) return rows * kPanel;
   return std::max(rows, std::min(rows * kPanelGroup, kTileRows)) * kPanel;
 }
-// Few enough to balance, enough that the next panel is mostly a thread's own.
+// Few enough panels to balance; for few rows, which memory bounds, a thread's next ones are mostly its own.
 [[nodiscard]] constexpr PanelCut cut_panels(int64_t panels, int64_t rows, int threads) noexcept {
-  const int64_t share = panels / (int64_t{threads} * 8);
-  if (rows <= kPackUnit) return {1, std::clamp<int64_t>(share, 1, 16)};
-  return {std::clamp<int64_t>(panels / (int64_t{threads} * 3), 1, most_panels(rows)), 1};
+  const int64_t most = std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);
+  const int64_t pieces = int64_t{threads} * (rows <= kPackUnit ? 16 : 3);
+  return {std::clamp<int64_t>(panels / pieces, 1, most), 1};
 }
 
 }  // namespace ps::cpu
