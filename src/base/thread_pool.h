@@ -88,7 +88,7 @@ class ThreadPool {
   void sleep_until_fork(uint64_t seen);
 
   std::vector<std::thread> workers_;
-  int caller_cpu_ = -1;  // to be pinned to at the first fork
+  int caller_cpu_ = -1;              // to be pinned to at the first fork
   std::unique_ptr<Share[]> shares_;  // by worker
   // The current fork: generation << 32 | kOpen | workers inside it. body_, count_, grain_ and the shares are written
   // while it is closed and nobody is inside.
