@@ -32,10 +32,15 @@ demo: build ## a short dialogue with the trained model in models/tiny
 quality: build ## measure models/tiny anew and rewrite docs/quality.md (Python 3, about 15 minutes on 2 cores)
 	python3 training/quality.py --program build/release/apps/pagestate --model $(TINY)
 
-bench: packages ## the benchmark programs; results as JSON under build/release/bench
-	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
+# A checkpoint of real dimensions, 5 GB, in which every kind of layer occurs.
+SLICE ?= build/flash-slice
+SLICE_OPTIONS := --preset flash-slice --layers 0,1,2,3,20,21,24 --experts 8 --engram-rows 1000000
+
+bench: build ## the benchmark programs (results as JSON under build/release/bench), then the table of the CPU backend
 	cmake --build --preset release --parallel $(JOBS) --target benches
 	cmake --build --preset release --target bench
+	test -e $(SLICE)/config.json || build/release/apps/pagestate make-checkpoint $(SLICE_OPTIONS) --out $(SLICE)
+	python3 bench/tables.py build/release/bench/ops_bench.json build/release/apps/pagestate $(SLICE)
 
 lint: packages ## layering, sizes, words, clang-format, clang-tidy
 	@tools/install_packages.sh lint

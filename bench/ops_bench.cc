@@ -19,8 +19,8 @@ namespace {
 using namespace ps;  // NOLINT(google-build-using-namespace): a program
 
 constexpr int kSamples = 5;
-constexpr double kSampleSeconds = 0.02;            // of one sample, at least
-constexpr int64_t kRotation = int64_t{768} << 20;  // bytes of weights that one benchmark walks through
+constexpr double kSampleSeconds = 0.02;             // of one sample, at least
+constexpr int64_t kRotation = int64_t{1280} << 20;  // bytes of weights that one benchmark walks through
 
 // Memory that every benchmark takes its weights from: bytes that are legal codes and moderate scales.
 class WeightPool {
@@ -146,7 +146,7 @@ void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, const Shape
 void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
   constexpr int64_t kDim = 5120;
   constexpr int64_t kInner = 2304;
-  constexpr int32_t kExperts = 40;
+  constexpr int32_t kExperts = 64;
   constexpr int32_t kTopK = 6;
   const ops::OpTable& table = *cpu::table_for(isa).value();
   const int64_t tokens = state.range(0);
@@ -215,7 +215,7 @@ void declare(Machine& machine, cpu::Isa isa) {
       ->Arg(4)
       ->Arg(8)
       ->Arg(64)
-      ->Arg(512)
+      ->Arg(1024)
       ->UseManualTime()
       ->Iterations(kSamples)
       ->Unit(benchmark::kMillisecond);

@@ -45,7 +45,7 @@ def print_ops(path):
         for shape in MANY_ROWS:
             for rows in (256, 1024, 4096):
                 row(f"{shape}, {rows} rows, {isa}: of peak", results[f"linear/{shape}/{isa}/{rows}"][PEAK], 0.60)
-        row(f"experts, 77 rows each, {isa}: of peak", results[f"moe/{isa}/512"][PEAK], 0.50 if isa == "amx" else "")
+        row(f"experts, 96 rows each, {isa}: of peak", results[f"moe/{isa}/1024"][PEAK], 0.50 if isa == "amx" else "")
 
 
 def bench(program, slice_folder, kind, *options):
