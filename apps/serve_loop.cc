@@ -28,6 +28,12 @@ bool Signals::wait() const {
   return sigtimedwait(&set_, nullptr, &time) > 0;
 }
 
+bool Signals::is_pending() const {
+  sigset_t pending{};
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
+}
+
 Status serve_until_signal(server::Server& server, const Signals& signals, double drain_seconds) {
   server.start();
   fmt::print("pagestate: ready at {}\n", server.address());

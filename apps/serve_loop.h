@@ -15,6 +15,8 @@ class Signals {
   Signals();
   // Whether one came within a fifth of a second.
   [[nodiscard]] bool wait() const;
+  // Whether one has come that wait() has not taken.
+  [[nodiscard]] bool is_pending() const;
 
  private:
   sigset_t set_{};

@@ -37,6 +37,7 @@ class Lab {
     options_.max_context = 8 * setup.page_tokens;
     options_.pages = 40;
     options_.threads = setup.threads;
+    options_.pin_threads = setup.pin_threads;
   }
 
   [[nodiscard]] bool replay() const noexcept { return replay_; }
@@ -128,6 +129,7 @@ void private_cache_parity(Lab& lab) {
     private_options.max_tokens = lab.options().max_context;
     private_options.prefill_chunk = chunk;
     private_options.threads = lab.setup().threads;
+    private_options.pin_threads = lab.setup().pin_threads;
     auto runner =
         engine::Runner::create(*lab.setup().checkpoint, lab.setup().token_classes, *lab.setup().table, private_options);
     if (!runner.ok()) return lab.fail(runner.status().to_string());

@@ -28,6 +28,7 @@ struct ValidationSetup {
   std::vector<int32_t> token_classes;
   int64_t page_tokens = 0;  // a PAGE no shorter than the window, so that every setting is legal
   int threads = 1;
+  bool pin_threads = false;
 };
 
 // Runs every scenario under every cache format and both replay settings; `report` sees each result as it comes.

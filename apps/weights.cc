@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <fstream>
 #include <limits>
 #include <string>
 
@@ -15,6 +14,7 @@
 #include "base/cpu_info.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/process.h"
 #include "base/topology.h"
 
 namespace ps::apps {
@@ -57,17 +57,6 @@ class LogProgress {
   Clock::time_point logged_ = start_;
 };
 
-// Of this process, without what it maps from files; 0 where the system does not tell.
-int64_t anonymous_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    constexpr std::string_view kKey = "RssAnon:";
-    if (line.starts_with(kKey)) return std::stoll(line.substr(kKey.size())) * 1024;
-  }
-  return 0;
-}
-
 Status check_copies_fit(const Checkpoint& opened) {
   const int64_t required = opened.load_bytes(load_stage);
   const int64_t available = cpu_info().available_memory_bytes;
@@ -103,7 +92,8 @@ Result<Checkpoint> open_checkpoint(const std::filesystem::path& folder, const Ma
   return opened;
 }
 
-Status load_weights(const Checkpoint& checkpoint, const Machine& machine, int64_t reserved_bytes) {
+Status load_weights(const Checkpoint& checkpoint, const Machine& machine, int64_t reserved_bytes,
+                    const std::function<bool()>& is_stopped) {
   const Clock::time_point start = Clock::now();
   const int64_t left = cpu_info().available_memory_bytes - reserved_bytes;
   const int64_t wanted = checkpoint.load_bytes(load_stage);
@@ -121,7 +111,7 @@ Status load_weights(const Checkpoint& checkpoint, const Machine& machine, int64_
                          [&](int64_t done, int64_t total) {
                            bar.update(done, total);
                            log.update(done, total);
-                           return true;
+                           return !is_stopped || !is_stopped();
                          }));
   log_info(fmt::format("event=weights mode={} bytes={} were_cached_bytes={} seconds={:.2f}",
                        checkpoint.has_copies() ? "copy" : "map", figures.total_bytes, figures.cached_bytes,
@@ -129,8 +119,9 @@ Status load_weights(const Checkpoint& checkpoint, const Machine& machine, int64_
   return {};
 }
 
-Status load_weights(const Checkpoint& checkpoint, const Machine& machine, const engine::MemoryPlan& plan) {
-  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, plan.total_bytes()));
+Status load_weights(const Checkpoint& checkpoint, const Machine& machine, const engine::MemoryPlan& plan,
+                    const std::function<bool()>& is_stopped) {
+  PS_RETURN_IF_ERROR(load_weights(checkpoint, machine, plan.total_bytes(), is_stopped));
   // Reading a tokenizer leaves twice its size in the allocator. Nothing of cache and scratch is touched yet.
   (void)malloc_trim(0);
   const int64_t other = std::max<int64_t>(0, anonymous_bytes() - checkpoint.copied_bytes());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 #include "base/status.h"
@@ -30,11 +31,12 @@ struct Machine;
 // Brings the weights in, with a bar on a terminal, otherwise with a line in the log every few seconds. Mapped ones that
 // the page cache holds are left alone: a step touches those that it needs. Where the mapped ones exceed the memory
 // that is left beside `reserved_bytes` (cache and scratch), the experts stay on the disk until they are used.
+// cancelled once `is_stopped`, asked every now and then, says so.
 [[nodiscard]] Status load_weights(const checkpoint::Checkpoint& checkpoint, const Machine& machine,
-                                  int64_t reserved_bytes);
+                                  int64_t reserved_bytes, const std::function<bool()>& is_stopped = {});
 // The same for an engine; then the log tells what the process takes beside mapped files: cache, scratch, copies, and
 // all the rest that is there before the first request.
 [[nodiscard]] Status load_weights(const checkpoint::Checkpoint& checkpoint, const Machine& machine,
-                                  const engine::MemoryPlan& plan);
+                                  const engine::MemoryPlan& plan, const std::function<bool()>& is_stopped = {});
 
 }  // namespace ps::apps

@@ -22,6 +22,8 @@
 namespace ps::apps {
 namespace {
 
+constexpr double kMostDrainSeconds = 86400;
+
 struct Options {
   std::string model;
   std::vector<std::string> served_names;
@@ -77,8 +79,9 @@ server::ModelInfo model_info(const Options& options, const checkpoint::Config& c
 
 Status serve(Options options) {
   if (std::getenv("PS_LOG") == nullptr) set_log_level("info");
-  if (!(options.drain_seconds >= 0)) {
-    return Status::invalid(fmt::format("--drain-seconds is {}; legal values are 0 or more", options.drain_seconds));
+  if (!(options.drain_seconds >= 0 && options.drain_seconds <= kMostDrainSeconds)) {
+    return Status::invalid(
+        fmt::format("--drain-seconds is {}; legal values are 0 to {}", options.drain_seconds, kMostDrainSeconds));
   }
   PS_TRY(options.server.http.limits.body_bytes, parse_bytes(options.max_body).with("--max-body"));
   PS_TRY(options.server.http.max_pending_bytes, parse_bytes(options.max_pending).with("--max-pending"));
@@ -97,7 +100,12 @@ Status serve(Options options) {
   PS_TRY(const auto server,
          server::Server::create(options.server, port, model->tokenizer,
                                 model_info(options, model->checkpoint.config(), memory.max_context, fingerprint)));
-  PS_RETURN_IF_ERROR(load_weights(model->checkpoint, machine, memory));
+  Status loaded = load_weights(model->checkpoint, machine, memory, [&signals] { return signals.is_pending(); });
+  if (!loaded.ok() && loaded.code() == Code::kCancelled) {
+    log_info("event=stopped what=\"before the weights were in\"");
+    return {};
+  }
+  PS_RETURN_IF_ERROR(std::move(loaded));
   PS_RETURN_IF_ERROR(warm_up(*model->engine, model->checkpoint.config().text_config.vocab_size).with("warm-up"));
   const std::string& host = options.server.http.host;
   if (options.server.gate.api_key.empty() && host != "127.0.0.1" && host != "localhost" && host != "::1") {
@@ -134,6 +142,8 @@ void declare_http(CLI::App& command, Options& options) {
       ->capture_default_str();
   command.add_option("--header-seconds", http.header_seconds, "For the headers of a request")->capture_default_str();
   command.add_option("--body-seconds", http.body_seconds, "Without a byte of the body, and beyond --body-rate in sum")
+      ->capture_default_str();
+  command.add_option("--write-seconds", http.write_seconds, "Without a client taking a byte that waits for it")
       ->capture_default_str();
   command.add_option("--body-rate", http.body_rate, "Bytes per second that a body must come with")
       ->capture_default_str();

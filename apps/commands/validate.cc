@@ -48,6 +48,7 @@ Status validate(const Options& options) {
   PS_TRY(const checkpoint::Checkpoint checkpoint, open_checkpoint(options.model, machine));
   setup.checkpoint = &checkpoint;
   setup.threads = machine.threads;
+  setup.pin_threads = machine.pin_threads;
   const checkpoint::TextConfig& text = checkpoint.config().text_config;
   // The smallest PAGE that every setting accepts, so that short prompts span several.
   setup.page_tokens = options.page_tokens > 0 ? options.page_tokens : (text.sliding_window + 15) / 16 * 16;

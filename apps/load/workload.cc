@@ -46,6 +46,12 @@ Status check(const LoadOptions& options, int64_t max_context) {
     return Status::invalid(
         fmt::format("concurrency is {}; legal values are 0 (any number) or more", options.concurrency));
   }
+  for (const int64_t tokens : {options.prefix_tokens, options.prompt_tokens, options.answer_tokens}) {
+    if (tokens > max_context) {
+      return Status::invalid(
+          fmt::format("a request of {} tokens is asked for, but a context holds {}", tokens, max_context));
+    }
+  }
   const int64_t longest = options.prefix_tokens + options.prompt_tokens + options.prompt_tokens / 2 +
                           options.answer_tokens + options.answer_tokens / 2 + 1;
   if (longest > max_context) {

@@ -88,6 +88,18 @@ struct GroupMemory {
   int64_t left = std::numeric_limits<int64_t>::max();  // before the limit is met
 };
 
+// Pages of files that a group is charged for and that the system drops before it refuses memory.
+int64_t cached_file_bytes(const std::filesystem::path& group) {
+  std::ifstream stat(group / "memory.stat");
+  int64_t bytes = 0;
+  std::string key;
+  int64_t value = 0;
+  while (stat >> key >> value) {
+    if (key == "inactive_file" || key == "active_file") bytes += value;
+  }
+  return bytes;
+}
+
 // The tightest limit of this process's control group (version 2) and its parents.
 GroupMemory control_group_memory() {
   namespace fs = std::filesystem;
@@ -102,8 +114,10 @@ GroupMemory control_group_memory() {
       int64_t used = 0;
       if (std::ifstream(folder / "memory.max") >> limit) {  // "max" is no number
         memory.limit = std::min(memory.limit, limit);
-        if (std::ifstream(folder / "memory.current") >> used)
-          memory.left = std::min(memory.left, std::max<int64_t>(0, limit - used));
+        if (std::ifstream(folder / "memory.current") >> used) {
+          const int64_t kept = std::max<int64_t>(0, used - cached_file_bytes(folder));
+          memory.left = std::min(memory.left, std::max<int64_t>(0, limit - kept));
+        }
       }
       if (folder == root || !folder.has_relative_path()) break;
     }

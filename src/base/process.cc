@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
 
 namespace ps {
 
@@ -23,6 +24,16 @@ int64_t resident_bytes() {
   int64_t resident = 0;
   file >> total >> resident;
   return resident * sysconf(_SC_PAGESIZE);
+}
+
+int64_t anonymous_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string key;
+  while (status >> key) {
+    int64_t kibibytes = 0;
+    if (key == "RssAnon:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
 }
 
 void name_thread(const char* name) noexcept { pthread_setname_np(pthread_self(), name); }

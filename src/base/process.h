@@ -11,7 +11,10 @@ namespace ps {
 // Memory that it holds at present, shared and file pages included; 0 where the kernel does not say.
 [[nodiscard]] int64_t resident_bytes();
 
-// Names the calling thread for tools that show threads, such as top and perf; 15 characters count.
+// The same without what it maps from files.
+[[nodiscard]] int64_t anonymous_bytes();
+
+// Names the calling thread for tools that show threads, such as top and perf. REQUIRES: at most 15 characters.
 void name_thread(const char* name) noexcept;
 
 }  // namespace ps

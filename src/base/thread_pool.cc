@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "base/macros.h"
 
@@ -79,9 +78,9 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, RangeBody body) {
   if (count <= 0) return;
-  if (caller_cpu_ >= 0) {
+  if (caller_cpu_ >= 0 && pinned_caller_ != std::this_thread::get_id()) {
     pin_to(caller_cpu_);
-    caller_cpu_ = -1;
+    pinned_caller_ = std::this_thread::get_id();
   }
   grain = std::max<int64_t>(grain, 1);
   if (workers_.empty() || count <= grain) {

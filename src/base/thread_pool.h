@@ -51,8 +51,7 @@ class RangeBody {
 };
 
 // kCores binds each thread to a physical core of the process's CPU set, as place_workers() says: the workers at once,
-// the calling thread at its first parallel_for. NOTE: threads that the caller starts later inherit it. Threads that are
-// not pinned count as one node.
+// a calling thread at its first parallel_for. NOTE: threads that it starts after that inherit its core.
 enum class Pinning : uint8_t { kNone, kCores };
 
 class ThreadPool {
@@ -88,6 +87,7 @@ class ThreadPool {
   void sleep_until_fork(uint64_t seen);
 
   std::vector<std::thread> workers_;
+  std::thread::id pinned_caller_;
   int caller_cpu_ = -1;              // to be pinned to at the first fork
   std::unique_ptr<Share[]> shares_;  // by worker
   // The current fork: generation << 32 | kOpen | workers inside it. body_, count_, grain_ and the shares are written

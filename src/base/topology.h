@@ -1,5 +1,6 @@
 // Where threads and memory lie: the physical cores of this process's CPU set, their NUMA nodes, and the placing of
-// memory on nodes. Facts come from /sys on each call. On a machine with one node every placing call does nothing.
+// memory on nodes. Facts come from /sys on each call, but for the nodes that memory is spread over: the first placing
+// call reads them, and must not come from a pinned thread. On a machine with one node placing does nothing.
 // Placing is advice: where the system refuses, memory lies where it is first touched, and results are the same.
 // Threading: any thread.
 #pragma once

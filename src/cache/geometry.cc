@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "ops/cache_rows.h"
 
 namespace ps::cache {
 namespace {
@@ -84,8 +85,8 @@ Status check_page(const checkpoint::TextConfig& text, const checkpoint::LayerTop
                        std::to_string(ratio) + "), at most 65536");
   }
   if (topology.owners.empty()) return {};
-  if (text.index_head_dim <= 0 || text.index_head_dim % 32 != 0 || text.index_head_dim > kMaxDim) {
-    return illegal("index_head_dim", text.index_head_dim, "a positive multiple of 32, at most 65536");
+  if (text.index_head_dim <= 0 || text.index_head_dim % 32 != 0 || text.index_head_dim > ops::kMaxIndexDim) {
+    return illegal("index_head_dim", text.index_head_dim, "a positive multiple of 32, at most 512");
   }
   // A candidate id names one block of the index plane.
   if (topology.candidate_source >= 0 && text.candidate_block_size != ops::kIndexBlockRows) {

@@ -118,7 +118,7 @@ TEST(Config, AbsentFeaturesStayAbsent) {
   EXPECT_FALSE(again.value().text_config.has_draft());
 }
 
-TEST(Config, RefusesOtherModels) {
+TEST(Config, RefusesOtherModelsByTheirTypeAlone) {
   // By model_type alone, never by a part of a name (pitfalls 10).
   EXPECT_THAT(message_of(replaced("\"deepseek_v41\"", "\"deepseek_v4\"")),
               HasSubstr("model_type = \"deepseek_v4\", legal: deepseek_v41"));

@@ -39,6 +39,7 @@ void check_dense_shapes(Checks& c, const TextConfig& t) {
   c.multiple("text_config.q_lora_rank", t.q_lora_rank, kBlock);
   c.multiple("text_config.o_lora_rank", t.o_lora_rank, kBlock);
   c.multiple("text_config.index_head_dim", t.index_head_dim, kBlock);
+  c.at_most("text_config.index_head_dim", t.index_head_dim, 512, "the widest index key");
   c.multiple("text_config.qk_rope_head_dim", t.qk_rope_head_dim, 2);
   c.at_most("text_config.qk_rope_head_dim", t.qk_rope_head_dim, t.head_dim, "head_dim");
   c.at_most("text_config.qk_rope_head_dim", t.qk_rope_head_dim, t.index_head_dim, "index_head_dim");

@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds kReport{100};
 
 struct Piece {
   LoadRange range;
-  bool is_cached = false;
+  bool is_cached = false;  // whole
+  bool is_absent = false;  // no page of it is cached
 };
 
 // What is left to do, and what of it the page cache holds.
@@ -28,12 +29,13 @@ std::vector<Piece> pieces_of(const std::vector<LoadRange>& ranges, LoadFigures& 
   for (const LoadRange& range : ranges) {
     figures.total_bytes += range.size_bytes;
     for (int64_t at = 0; at < range.size_bytes; at += kPieceBytes) {
-      Piece piece{range, false};
+      Piece piece{range};
       piece.range.offset += at;
       piece.range.size_bytes = std::min(kPieceBytes, range.size_bytes - at);
       if (piece.range.copy != nullptr) piece.range.copy += at;
       const auto cached = range.file->cached_pages(piece.range.offset, piece.range.size_bytes);
       piece.is_cached = cached && cached->cached == cached->all;
+      piece.is_absent = cached && cached->cached == 0;
       if (cached && cached->all > 0) figures.cached_bytes += piece.range.size_bytes * cached->cached / cached->all;
       if (!piece.is_cached || piece.range.copy != nullptr) pieces.push_back(piece);
     }
@@ -102,7 +104,7 @@ class Readers {
     const LoadRange& range = piece.range;
     if (range.copy == nullptr) return range.file->populate(range.offset, range.size_bytes);
     PS_RETURN_IF_ERROR(range.file->copy(range.offset, {range.copy, static_cast<size_t>(range.size_bytes)}));
-    if (!piece.is_cached) range.file->forget(range.offset, range.size_bytes);
+    if (piece.is_absent) range.file->forget(range.offset, range.size_bytes);
     return {};
   }
 

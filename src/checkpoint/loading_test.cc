@@ -76,16 +76,16 @@ TEST_F(LoadingTest, ReadsInTheOrderGivenUntilOneFails) {
   EXPECT_EQ(status.code(), Code::kCorrupt);
   EXPECT_NE(status.message().find("short: shrank"), std::string::npos) << status.message();
   EXPECT_EQ(std::memcmp(copies.data(), file_.bytes().data() + 40 * kMegabyte, kMegabyte), 0);
-  EXPECT_EQ(copies[kMegabyte + 509], std::byte{0}) << "behind the failure";
+  EXPECT_EQ(copies[kMegabyte + 401], std::byte{0}) << "behind the failure";
 }
 
 TEST_F(LoadingTest, ACopyLeavesThePageCacheAsItWas) {
-  ASSERT_TRUE(load({range(0, 8)}, 1, {}).ok());
+  ASSERT_TRUE(load({range(0, 11)}, 1, {}).ok());
   std::vector<std::byte> copy(static_cast<size_t>(24 * kMegabyte));
   const LoadFigures figures = load({range(0, 24, copy.data())}, 2, {}).value();
-  EXPECT_EQ(figures.cached_bytes, 8 * kMegabyte);
-  EXPECT_EQ(cached(0, 8), 8 * kPagesOfMegabyte);
-  EXPECT_LT(cached(8, 24), 16 * kPagesOfMegabyte / 4) << "what is copied need not lie in memory twice";
+  EXPECT_GE(figures.cached_bytes, 11 * kMegabyte);
+  EXPECT_EQ(cached(0, 11), 11 * kPagesOfMegabyte);
+  EXPECT_LT(cached(16, 24), 8 * kPagesOfMegabyte / 4) << "what is copied need not lie in memory twice";
   EXPECT_TRUE(std::equal(copy.begin(), copy.end(), file_.bytes().begin()));
 }
 

@@ -16,7 +16,6 @@ namespace {
 
 constexpr int64_t kGroup = 16;        // rows of x in one tile
 constexpr int64_t kTileBytes = 1024;  // 16 rows of W, 32 of K, BF16
-constexpr int64_t kChunk = 8;         // blocks of K that are decoded at a time for many rows of x
 constexpr int64_t kCacheLine = 64;
 
 // Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].

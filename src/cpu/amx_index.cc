@@ -17,17 +17,12 @@ namespace {
 constexpr int64_t kKeys = 32;  // multiplied together
 constexpr int64_t kBlockRows = 8;
 
-// Row `row` of a block of the plane as `blocks` runs of 32 BF16, kKeys runs apart.
+// One key of `blocks` blocks as runs of 32 BF16, kKeys runs apart.
 inline void decode_fp4_key(const DecodeTables& tables, const std::byte* codes, const std::byte* scales, int64_t blocks,
                            uint16_t* out) {
-  // As in decode_fp4 of amx.cc: every word gets its nibble in the lowest four bits.
-  const __m512i nibbles = _mm512_set1_epi64(0x0024002000040000);
   for (int64_t b = 0; b < blocks; ++b) {
-    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(codes + b * 32)));
-    const uint16_t* words = tables.fp4[static_cast<uint8_t>(scales[b * kBlockRows])];
-    const __m512i table = _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(words)));
-    const __m512i index = _mm512_multishift_epi64_epi8(nibbles, bytes);
-    _mm512_store_si512(out + b * kKeys * kBlock, _mm512_permutexvar_epi16(index, table));
+    const uint16_t* table = tables.fp4[static_cast<uint8_t>(scales[b * kBlockRows])];
+    _mm512_store_si512(out + b * kKeys * kBlock, fp4_words(codes + b * 32, table));
   }
 }
 inline void decode_fp8_key(const DecodeTables& tables, const std::byte* codes, uint8_t scale, int64_t blocks,

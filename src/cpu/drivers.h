@@ -57,20 +57,15 @@ void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec
   const bool fits = kernels.matrix.multiply != nullptr && dtype == DType::kBF16 && format != ops::WeightFormat::kF32;
   return fits ? kernels.matrix : kernels.exact;
 }
-// How panels are cut over threads: `group` of them share a pass over the packed rows, `grain` groups are one piece.
-struct PanelCut {
-  int64_t group = 1;
-  int64_t grain = 1;
-};
 // Room for the sums of a pass over at most `rows` packed rows.
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {
   return std::max(rows, std::min(rows * kPanelGroup, kTileRows)) * kPanel;
 }
-// Few enough panels to balance; for few rows, which memory bounds, a thread's next ones are mostly its own.
-[[nodiscard]] constexpr PanelCut cut_panels(int64_t panels, int64_t rows, int threads) noexcept {
+// Panels that share a pass over `rows` packed rows: few enough to balance. Few rows are bound by memory and take
+// smaller pieces than many.
+[[nodiscard]] constexpr int64_t panels_together(int64_t panels, int64_t rows, int threads) noexcept {
   const int64_t most = std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);
-  const int64_t pieces = int64_t{threads} * (rows <= kPackUnit ? 16 : 3);
-  return {std::clamp<int64_t>(panels / pieces, 1, most), 1};
+  return std::clamp<int64_t>(panels / (int64_t{threads} * (rows <= kPackUnit ? 16 : 3)), 1, most);
 }
 
 }  // namespace ps::cpu

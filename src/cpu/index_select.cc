@@ -118,7 +118,7 @@ int64_t older_capacity(const ops::IndexSelectArgs& args) noexcept {
 // The kernel of its own applies: all heads are packed at once, in whole groups.
 bool is_fused(const Kernels& kernels, const ops::IndexSelectArgs& args) noexcept {
   return kernels.score_keys != nullptr && args.q.dtype == DType::kBF16 && args.heads <= kStepHeads &&
-         args.heads % kScoreHeads == 0;
+         args.heads % kScoreHeads == 0 && args.plane.dim <= kChunk * kBlock;
 }
 
 // Scores of up to kRowsTogether rows of one request, or, if not fused, of one row.

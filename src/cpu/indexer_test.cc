@@ -96,7 +96,7 @@ TEST_P(CpuIndexerEquality, NumbersOfHeads) {
 // weights that are no numbers.
 TEST_P(CpuIndexerEquality, GroupsOfHeads) {
   for (const IndexFormat format : {IndexFormat::kFp4, IndexFormat::kFp8}) {
-    for (const int32_t dim : {32, 96, 128}) {
+    for (const int32_t dim : {32, 96, 128, 256, 288}) {
       IndexScene scene;
       scene.shape.index_format = format;
       scene.shape.index_dim = dim;

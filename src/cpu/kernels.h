@@ -17,6 +17,7 @@ namespace ps::cpu {
 
 inline constexpr int64_t kPanel = 32;       // rows of W that are multiplied together
 inline constexpr int64_t kBlock = 32;       // of K; the canonical order's block
+inline constexpr int64_t kChunk = 8;        // blocks of K that the matrix units' packed rows hold together
 inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
 inline constexpr int64_t kPanelGroup = 8;   // panels that share one pass over packed rows, at most
 inline constexpr int64_t kTileRows = 4096;  // panels x packed rows of one pass: their sums stay in the second cache
@@ -113,7 +114,7 @@ struct AttendArgs {
 // Scores of index keys against BF16 queries, in the order of indexer.h, up to the last rounding. What belongs to query
 // r lies r strides further on.
 struct ScoreKeysArgs {
-  ops::IndexPlane plane;
+  ops::IndexPlane plane;               // of at most kChunk * kBlock dims
   const int64_t* blocks = nullptr;     // [count] of 8 keys, over the whole plane
   int64_t count = 0;                   // at most kPanelGroup * kPanel keys
   const std::byte* queries = nullptr;  // heads as rows that Kernels::matrix packed

@@ -56,8 +56,8 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
   const Multiplier& multiplier = multiplier_for(kernels, product.x.dtype, product.w.format);
   const int64_t threads = exec.pool.threads();
   const int64_t panels = (product.outputs + kPanel - 1) / kPanel;
-  const PanelCut cut = cut_panels(panels * product.groups, rows, exec.pool.threads());
-  const int64_t tile_values = cut.group * rows * kPanel;
+  const int64_t together = panels_together(panels * product.groups, rows, exec.pool.threads());
+  const int64_t tile_values = together * rows * kPanel;
   const int64_t packed_bytes = multiplier.packed_bytes(rows, product.w.columns);
   std::byte* packed = exec.scratch.take_bytes(packed_bytes * product.groups);
   float* tiles = exec.scratch.take<float>(threads * tile_values);
@@ -71,18 +71,18 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
       multiplier.pack(pack);
     }
   });
-  const int64_t steps = (panels + cut.group - 1) / cut.group;
-  exec.pool.parallel_for(steps * product.groups, cut.grain, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t steps = (panels + together - 1) / together;
+  exec.pool.parallel_for(steps * product.groups, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t group = at / steps;
-      const int64_t panel = at % steps * cut.group;
+      const int64_t panel = at % steps * together;
       MultiplyArgs multiply;
       multiply.w = ops::weight_rows(product.w, (product.first_group + group) * product.outputs, product.outputs);
       multiply.first = panel * kPanel;
       multiply.packed = packed + group * packed_bytes;
       multiply.count = rows;
       multiply.tile = tiles + worker * tile_values;
-      multiply.panels = std::min(cut.group, panels - panel);
+      multiply.panels = std::min(together, panels - panel);
       multiplier.multiply(multiply);
       store_panels(kernels, product, multiply, group, first_row);
     }

@@ -148,10 +148,9 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
     panels += panels_of(group.segments[s].expert->w1);
   }
   // Two tiles at a time.
-  PanelCut cut = cut_panels(panels, most_rows <= kPackUnit ? most_rows : 2 * most_rows, threads);
-  group.panels = cut.group;
+  group.panels = panels_together(panels, most_rows <= kPackUnit ? most_rows : 2 * most_rows, threads);
   const int64_t steps = prepare(kernels, args, group, exec);
-  exec.pool.parallel_for(steps, cut.grain, [&](int64_t begin, int64_t end, int worker) {
+  exec.pool.parallel_for(steps, 1, [&](int64_t begin, int64_t end, int worker) {
     const Room room = room_of(group, worker);
     int64_t s = 0;
     for (int64_t at = begin; at < end; ++at) {
@@ -162,12 +161,12 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
     }
   });
   const int64_t outputs = (args.y.columns + kPanel - 1) / kPanel;
-  cut = cut_panels(outputs, most_rows, threads);
-  exec.pool.parallel_for((outputs + cut.group - 1) / cut.group, cut.grain, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t together = panels_together(outputs, most_rows, threads);
+  exec.pool.parallel_for((outputs + together - 1) / together, 1, [&](int64_t begin, int64_t end, int worker) {
     const Room room = room_of(group, worker);
     for (int64_t step = begin; step < end; ++step) {
-      const int64_t first = step * cut.group;
-      down(kernels, args, group, first, std::min(cut.group, outputs - first), room);
+      const int64_t first = step * together;
+      down(kernels, args, group, first, std::min(together, outputs - first), room);
     }
   });
   group.count = 0;

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "server/completion_format.h"
+#include "text/chat_completions_request.h"
 
 namespace ps::server {
 namespace {
 
-constexpr int64_t kMaxAnswers = 128;
 constexpr int64_t kDefaultMaxTokens = 16;
 constexpr int64_t kMaxSequences = 1024;  // of one request
 constexpr const char* kPromptKinds =
@@ -111,7 +111,7 @@ void refuse_unsupported(RequestFields& fields, int64_t n) {
 std::variant<CompletionCall, ApiError> parse_completion(const JsonValue& body, const CompletionLimits& limits) {
   RequestFields fields(body);
   CompletionCall call;
-  call.n = fields.integer("n", 1, 1, kMaxAnswers);
+  call.n = fields.integer("n", 1, 1, text::kMostAnswers);
   refuse_unsupported(fields, call.n);
   call.echo = fields.boolean("echo", false);
   call.logprobs = read_logprobs(fields);

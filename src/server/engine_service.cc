@@ -147,6 +147,7 @@ void EngineService::run() {
   name_thread("pagestate-step");
   std::vector<Command> commands;
   try {
+    publish();  // what the engine did before the service ran
     while (true) {
       bool is_watched = false;
       {

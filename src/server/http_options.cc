@@ -12,7 +12,10 @@ Status check(const HttpOptions& options) {
     return Status::invalid(fmt::format("{} is {}; legal values are {}", name, value, legal));
   };
   if (options.port < 0 || options.port > 65535) return refuse("port", options.port, "0 (any free one) to 65535");
-  if (options.max_connections < 1) return refuse("max-connections", options.max_connections, "1 or more");
+  constexpr int64_t kMostConnections = int64_t{1} << 32;
+  if (options.max_connections < 1 || options.max_connections > kMostConnections) {
+    return refuse("max-connections", options.max_connections, "1 to 2^32");
+  }
   if (options.limits.body_bytes < 1) return refuse("max-body", options.limits.body_bytes, "1 or more");
   if (options.limits.header_bytes < 1024 || options.limits.header_bytes > (1 << 20)) {
     return refuse("max-header", options.limits.header_bytes, "1024 to 1048576");

@@ -1,4 +1,4 @@
-// Event-driven HTTP/1.1 over TCP: one thread, any number of connections. The .cc is the only file that sees Asio.
+// Event-driven HTTP/1.1 over TCP: one thread, any number of connections. Only its sources see Asio.
 //
 // Owns sockets, time limits, keep-alive and pipelining (requests of a connection are answered one after the other, in
 // order), chunked streams with keep-alive comments, back-pressure, and the orderly end. Knows no route and no model: a
@@ -71,7 +71,6 @@ class HttpServer final : public Executor {
   HttpServer(const HttpOptions& options, HttpHandler& handler);
   Status listen();
   void accept();
-  void admit_connection();
   void sweep();
   void leave(const std::shared_ptr<Connection>& connection);
 

@@ -58,9 +58,10 @@ Result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Eng
   if (options.workers < 1) {
     return Status::invalid("workers is " + std::to_string(options.workers) + "; legal values are 1 or more");
   }
-  if (options.service.max_queue < 0) {
+  constexpr int64_t kMostQueued = int64_t{1} << 32;
+  if (options.service.max_queue < 0 || options.service.max_queue > kMostQueued) {
     return Status::invalid("max-queue is " + std::to_string(options.service.max_queue) +
-                           "; legal values are 0 or more");
+                           "; legal values are 0 to 2^32");
   }
   auto parts = std::make_unique<Parts>(options);
   PS_TRY(parts->http, HttpServer::create(options.http, parts->gate));

@@ -81,7 +81,7 @@ exec 4>&-
 
 "$program" serve --help | grep -q -- --drain-seconds || fail "serve --help"
 refused "0 (any free one) to 65535" --port 70000
-refused "1 or more" --max-connections 0
+refused "1 to 2^32" --max-connections 0
 refused "max-queue" --max-queue -1
 refused "max-body" --max-body much
 refused "keep-alive-seconds" --keep-alive-seconds 0
