@@ -169,10 +169,11 @@ TEST(Completions, LimitsOfTheContextAreExactAndToldWithTheirNumbers) {
   for (const int tokens : {2047, 2048}) {
     const Reply reply = ask(tokens, scored + R"(,"max_tokens":0)");
     ASSERT_EQ(reply.status, 200) << reply.body;
-    const JsonValue& lists = *choice_of(reply.json()).find("logprobs");
+    const JsonValue json = reply.json();
+    const JsonValue& lists = *choice_of(json).find("logprobs");
     EXPECT_EQ(lists.find("token_logprobs")->items().size(), static_cast<size_t>(tokens));
     EXPECT_EQ(lists.find("top_logprobs")->items().size(), static_cast<size_t>(tokens));
-    EXPECT_EQ(text_of(*reply.json().find("usage")->find("completion_tokens")), "0");
+    EXPECT_EQ(text_of(*json.find("usage")->find("completion_tokens")), "0");
   }
   for (const std::string one : {R"(,"max_tokens":1)", ""}) {  // the default shrinks to what is left
     const Reply reply = ask(2047, one);
