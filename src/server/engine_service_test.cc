@@ -167,15 +167,17 @@ TEST_F(EngineServiceThreads, RefusesBeyondTheQueue) {
 }
 
 TEST_F(EngineServiceThreads, AFaultFailsEveryLiveSubmissionAndLaterOnes) {
-  std::atomic<int> steps = 0;
+  std::atomic<bool> is_gone = false;
   engine_.on_step = [&] {
-    if (++steps == 2) throw std::runtime_error("the device is gone");
+    if (is_gone) throw std::runtime_error("the device is gone");
   };
+  speak_for_ever();
   make();
   const auto a = std::make_shared<RecordingSink>();
   const auto b = std::make_shared<RecordingSink>();
   submit({request()}, a);
   submit({request()}, b);
+  is_gone = true;
   run_until([&] { return !a->failure.empty() && !b->failure.empty(); });
   EXPECT_THAT(a->failure, testing::HasSubstr("the device is gone"));
   EXPECT_THAT(service_->trouble(), testing::HasSubstr("the device is gone"));

@@ -33,7 +33,7 @@ class ServeLoop : public testing::Test {
       const apps::Signals signals;
       server::ModelInfo model{{"m"}, 1, engine_.max_context, 512};
       auto made = server::Server::create({}, engine_, server::test::small_tokenizer(), std::move(model));
-      server_ = made.value().get();
+      server_ = std::move(made).value();
       port_ = server_->port();
       end_ = apps::serve_until_signal(*server_, signals, drain_seconds);
       has_ended_ = true;
@@ -53,7 +53,7 @@ class ServeLoop : public testing::Test {
   std::atomic<bool> fails_ = false;
   std::atomic<bool> has_ended_ = false;
   std::atomic<int> port_ = 0;
-  server::Server* server_ = nullptr;
+  std::unique_ptr<server::Server> server_;  // ends with the test: it is asked until then
   Status end_;
   std::thread main_;
 };
