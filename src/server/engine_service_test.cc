@@ -175,8 +175,8 @@ TEST_F(EngineServiceThreads, AFaultFailsEveryLiveSubmissionAndLaterOnes) {
   make();
   const auto a = std::make_shared<RecordingSink>();
   const auto b = std::make_shared<RecordingSink>();
-  submit({request()}, a);
-  submit({request()}, b);
+  submit({request(9'000'000)}, a);
+  submit({request(9'000'000)}, b);
   is_gone = true;
   run_until([&] { return !a->failure.empty() && !b->failure.empty(); });
   EXPECT_THAT(a->failure, testing::HasSubstr("the device is gone"));
