@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/pcg64.h"
 #include "apps/machine_peak.h"
+#include "bench/arguments.h"
 #include "cpu/table.h"
 
 namespace {
@@ -224,17 +225,7 @@ void declare(Machine& machine, cpu::Isa isa) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Stopwatch watch{false, physical_cores()};
-  std::vector<char*> rest;
-  for (int i = 0; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--processor_time") watch.is_processor_time = true;
-    else if (argument.starts_with("--threads=")) watch.threads = std::max(1, std::atoi(argv[i] + 10));
-    else rest.push_back(argv[i]);
-  }
-  int count = static_cast<int>(rest.size());
-  benchmark::Initialize(&count, rest.data());
-  Machine machine(watch);
+  Machine machine(bench::take_arguments(argc, argv));
   benchmark::AddCustomContext("read_GB/s", std::to_string(machine.meter.sample(cpu::Isa::kAvx2).read_gbs));
   for (const cpu::Isa isa : cpu::kIsas) {
     if (!cpu::supported(isa).ok()) continue;

@@ -58,8 +58,6 @@ class ThreadPool {
  public:
   // threads >= 1 counts the caller.
   explicit ThreadPool(int threads, Pinning pinning = Pinning::kNone);
-  // places[i] is where worker i lies, 0 the caller; a CPU below 0 leaves it unpinned. REQUIRES: not empty.
-  explicit ThreadPool(const std::vector<CpuPlace>& places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -73,6 +71,9 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain, RangeBody body);
 
  private:
+  // places[i] is where worker i lies, 0 the caller; a CPU below 0 leaves it unpinned. REQUIRES: not empty.
+  explicit ThreadPool(const std::vector<CpuPlace>& places);
+
   // One worker's part of the current range; `next` is the first index that nobody took.
   struct alignas(64) Share {
     std::atomic<int64_t> next{0};
