@@ -32,7 +32,7 @@ class WeightPool {
     auto words = codes_.as<uint64_t>();
     // The top two exponent bits of every byte are never both set: no NaN code, and BF16 pairs of moderate size.
     for (uint64_t& word : words) word = random.next64() & 0xBFBFBFBFBFBFBFBFull;
-    for (uint8_t& scale : scales_.as<uint8_t>()) scale = static_cast<uint8_t>(120 + random.integer(0, 6));
+    for (uint8_t& scale : scales_.as<uint8_t>()) scale = static_cast<uint8_t>(117 + random.integer(0, 6));
   }
   // Copy `index` of a weight, round the pool.
   [[nodiscard]] ops::Weight weight(ops::WeightFormat format, int64_t rows, int64_t columns, int64_t index) {
@@ -71,13 +71,22 @@ struct Machine {
   WeightPool weights;
 };
 
-// Activations on the MXFP8 grid: small integers are.
+// Normally distributed activations, on the MXFP8 grid where a quantized weight takes them.
 struct Rows {
   Rows(int64_t rows, int64_t columns) : data(static_cast<size_t>(rows * columns)), rows_(rows), columns_(columns) {
-    for (size_t i = 0; i < data.size(); ++i) data[i] = to_bf16(static_cast<float>(static_cast<int>(i * 7 % 15) - 7));
+    Pcg64 random(2);
+    for (bf16& value : data) {
+      double sum = -6;
+      for (int i = 0; i < 12; ++i) sum += random.uniform();
+      value = to_bf16(static_cast<float>(sum));
+    }
   }
   ops::Activations view(ops::Grid grid = ops::Grid::kNone) {
     return {data.data(), DType::kBF16, grid, rows_, columns_, columns_};
+  }
+  ops::Activations quantized(ops::Exec& exec) {
+    cpu::table().quantize_mxfp8({view(), view(ops::Grid::kMxfp8)}, exec);
+    return view(ops::Grid::kMxfp8);
   }
   std::vector<bf16> data;
   int64_t rows_;
@@ -133,13 +142,14 @@ void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, const Shape
   Rows y(tokens, shape.rows);
   ops::Exec exec{machine.pool, machine.scratch};
   int64_t index = 0;
-  const auto view = x.view(ops::is_quantized(shape.format) ? ops::Grid::kMxfp8 : ops::Grid::kNone);
+  const bool is_quantized = ops::is_quantized(shape.format) && shape.groups == 1;
+  const auto view = is_quantized ? x.quantized(exec) : x.view();
   const ops::Weight w = machine.weights.weight(shape.format, shape.rows, shape.columns, 0);
   sample(state, machine, isa, static_cast<double>(WeightPool::bytes(w) + WeightPool::scale_bytes(w)),
          2.0 * static_cast<double>(tokens * shape.rows * shape.columns), [&] {
            const ops::Weight next = machine.weights.weight(shape.format, shape.rows, shape.columns, index++);
            if (shape.groups == 1) table.linear({view, next, y.view()}, exec);
-           else table.grouped_linear({x.view(), next, y.view(), shape.groups}, exec);
+           else table.grouped_linear({view, next, y.view(), shape.groups}, exec);
          });
 }
 
@@ -164,10 +174,10 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
   std::vector<int32_t> ids(static_cast<size_t>(tokens * kTopK));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i % kTopK);
   std::vector<float> weights(ids.size(), 0.25f);
-  const auto view = x.view(ops::Grid::kMxfp8);
+  ops::Exec exec{machine.pool, machine.scratch};
+  const auto view = x.quantized(exec);
   const ops::MoeArgs args{view,       view,           experts.data(), kExperts, shared,
                           ids.data(), weights.data(), kTopK,          10.0f,    y.view()};
-  ops::Exec exec{machine.pool, machine.scratch};
   const auto size = [](const ops::Expert& e) {
     double bytes = 0;
     for (const ops::Weight* w : {&e.w1, &e.w3, &e.w2}) {
@@ -207,12 +217,13 @@ void declare(Machine& machine, cpu::Isa isa) {
     auto* bench = benchmark::RegisterBenchmark(
         ("linear/" + std::string(shape.name) + "/" + name).c_str(),
         [&machine, isa, shape](benchmark::State& state) { linear(state, machine, isa, shape); });
-    for (int64_t tokens : {1, 4, 8, 64, 256, 1024, 4096}) bench->Arg(tokens);
+    for (int64_t tokens : {1, 2, 4, 8, 64, 256, 1024, 4096}) bench->Arg(tokens);
     bench->UseManualTime()->Iterations(kSamples)->Unit(benchmark::kMillisecond);
   }
   benchmark::RegisterBenchmark(("moe/" + name).c_str(),
                                [&machine, isa](benchmark::State& state) { moe(state, machine, isa); })
       ->Arg(1)
+      ->Arg(2)
       ->Arg(4)
       ->Arg(8)
       ->Arg(64)

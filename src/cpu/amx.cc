@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "cpu/amx_kernels.h"
+#include "cpu/avx512_kernels.h"
 #include "cpu/decode_tables.h"
 #include "cpu/kernels.h"
 
@@ -17,6 +18,7 @@ namespace {
 constexpr int64_t kGroup = 16;        // rows of x in one tile
 constexpr int64_t kTileBytes = 1024;  // 16 rows of W, 32 of K, BF16
 constexpr int64_t kCacheLine = 64;
+constexpr int64_t kIntegerRows = 2;  // of FP4 weights that vectors multiply faster
 
 // Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
 // Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
@@ -384,7 +386,8 @@ void matrix_multiply(const MultiplyArgs& args) {
 
 const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
-    Kernels kernels = avx512_kernels();
+    Kernels kernels = avx512_vnni_kernels();
+    kernels.integer_rows = kIntegerRows;
     kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, matrix_multiply};
     kernels.attend_bytes = amx_attend_bytes;
     kernels.attend = amx_attend;

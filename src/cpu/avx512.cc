@@ -1,6 +1,7 @@
 // AVX-512 (F, BW, DQ, VL): 32 rows of W in two vectors, six rows of x at a time.
 #include <immintrin.h>
 
+#include "cpu/avx512_kernels.h"
 #include "cpu/decode_tables.h"
 #include "cpu/kernels.h"
 
@@ -127,30 +128,37 @@ inline void decode_words(const std::byte* codes, uint8_t scale, float* out) {
   widen_words(fp8_words(codes, table), out);
 }
 
-#include "cpu/avx512_matvec-inl.h"
 #include "cpu/vector_functions-inl.h"
 #include "cpu/vector_kernels-inl.h"
 #include "cpu/vector_attention-inl.h"
 #include "cpu/vector_rows-inl.h"
 
-// The general way, but for one row and whole panels of FP4 weights.
-void multiply(const MultiplyArgs& args) {
-  const auto* x = static_cast<const float*>(args.packed);
-  const bool is_matvec = args.count == 1 && args.w.format == ops::WeightFormat::kFp4Block32 &&
-                         args.w.columns % (kMatvecBlocks * kBlock) == 0 && is_moderate(x, args.w.columns);
-  for (int64_t p = 0; p < args.panels; ++p) {
-    const int64_t first = args.first + p * kPanel;
-    float* tile = args.tile + p * args.count * kPanel;
-    const bool is_done = is_matvec && args.w.rows - first >= kPanel && multiply_fp4_row(args.w, first, x, tile);
-    if (!is_done) multiply_panel(args, first, tile);
-  }
+// Codes as integers with the shuffles and products of AVX-512BW.
+inline IntVec shifted_values(IntVec codes) {
+  const __m128i values = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), _mm512_and_si512(codes, _mm512_set1_epi8(0x0F)));
 }
+inline IntVec low_codes(IntVec bytes) { return shifted_values(bytes); }
+inline IntVec high_codes(IntVec bytes) { return shifted_values(_mm512_srli_epi16(bytes, 4)); }
+inline IntVec add_products(IntVec sums, IntVec a, IntVec b) {
+  return add_int(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), _mm512_set1_epi16(1)));
+}
+
+#include "cpu/avx512_integer-inl.h"
 
 }  // namespace
 
+void add_block(const ops::Weight& w, int64_t first, int64_t block, const float* x, int64_t count, float* tile) {
+  alignas(64) float values[kBlock * kPanel];
+  decode_block(w, first, block, values);
+  multiply_block(values, x, count, tile);
+}
+
 const Kernels& avx512_kernels() {
-  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, multiply},
+  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, exact_multiply},
                                     .matrix = {},
+                                    .integer = kIntegerMultiplier,
+                                    .integer_rows = kMostIntegerRows,
                                     .activate = activate,
                                     .store = store_tile,
                                     .add = add_tile,

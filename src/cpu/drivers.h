@@ -51,11 +51,17 @@ void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec
 [[nodiscard]] constexpr int64_t packed_bound(int64_t rows, int64_t columns) noexcept {
   return rows * ((columns + kBlock - 1) / kBlock * kBlock) * 4 + 64;
 }
-// The multiplier for rows of `dtype` and a weight of `format`.
+// The multiplier for any number of rows of `dtype` and a weight of `format`.
 [[nodiscard]] inline const Multiplier& multiplier_for(const Kernels& kernels, DType dtype,
                                                       ops::WeightFormat format) noexcept {
   const bool fits = kernels.matrix.multiply != nullptr && dtype == DType::kBF16 && format != ops::WeightFormat::kF32;
   return fits ? kernels.matrix : kernels.exact;
+}
+// The same for `rows` rows and a weight like w.
+[[nodiscard]] inline const Multiplier& multiplier_for(const Kernels& kernels, DType dtype, const ops::Weight& w,
+                                                      int64_t rows) noexcept {
+  const bool fits_integer = w.format == ops::WeightFormat::kFp4Block32 && w.columns % kIntegerColumns == 0;
+  return fits_integer && rows <= kernels.integer_rows ? kernels.integer : multiplier_for(kernels, dtype, w.format);
 }
 // Room for the sums of a pass over at most `rows` packed rows.
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {

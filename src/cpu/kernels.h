@@ -22,6 +22,8 @@ inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
 inline constexpr int64_t kPanelGroup = 8;   // panels that share one pass over packed rows, at most
 inline constexpr int64_t kTileRows = 4096;  // panels x packed rows of one pass: their sums stay in the second cache
 inline constexpr int64_t kPrefetchRows = 32;
+inline constexpr int64_t kIntegerColumns = 128;  // what Kernels::integer takes at once
+inline constexpr int64_t kMostIntegerRows = 8;
 inline constexpr int64_t kKeyBlock = 64;  // keys of an attention that are weighed together
 
 // Rows of x into a kernel's own layout, zeros up to a multiple of kBlock columns.
@@ -141,6 +143,9 @@ struct Multiplier {
 struct Kernels {
   Multiplier exact;   // any input
   Multiplier matrix;  // BF16 inputs and FP8, FP4 or BF16 weights; members nullptr where the matrix units are missing
+  // Values on the MXFP8 grid and FP4 weights of whole kIntegerColumns columns, the fastest for up to integer_rows rows.
+  Multiplier integer;
+  int64_t integer_rows = 0;  // at most kMostIntegerRows; 0: `integer` has no members
   void (*activate)(const ActivateArgs& args) = nullptr;
   void (*store)(const StoreArgs& args) = nullptr;
   void (*add)(const AddArgs& args) = nullptr;

@@ -1,6 +1,7 @@
 // The suites of linear.h and moe.h on every table, and every table against the reference, bit for bit, over shapes that
 // meet every edge of the kernels: rows of x around the tile and group sizes, panels and blocks that are cut short, all
 // formats, extreme values.
+#include "cpu/drivers.h"
 #include "cpu/table.h"
 #include "ops/testing/linear_suite.h"
 #include "ops/testing/moe_suite.h"
@@ -91,23 +92,82 @@ TEST_P(CpuEquality, LinearOfManyPanels) {
   }
 }
 
-// One row of FP4 weights has a way of its own where scales and values are moderate: at and beyond both ends.
-TEST_P(CpuEquality, LinearOfOneFp4Row) {
+// Blocks of x on the MXFP8 grid for which sums over integers take two digits, three digits, or are not exact in F32 so
+// that the order counts, and zeros.
+void fill_with_digits(Pcg64& random, Rows& x) {
+  for (int64_t t = 0; t < x.rows(); ++t) {
+    for (int64_t k = 0; k < x.columns(); k += 32) {
+      const int64_t kind = random.integer(0, 8);
+      const auto unit = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.integer(-8, 8))));
+      const auto step = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.integer(-9, -5))));
+      for (int64_t i = 0; i < 32 && k + i < x.columns(); ++i) {
+        const auto large = static_cast<float>(random.integer(8, 16)) * 32.0f;
+        const auto small = static_cast<float>(random.integer(-7, 8)) * step;
+        float value = random.integer(0, 2) == 0 ? large : -large;
+        if (kind == 1) value = i == 5 ? 448.0f : small;
+        if (kind == 2 && i % 7 == 3) value = small;
+        if (kind == 3) value = 0.0f;
+        if (kind == 5) value = i % 5 != 0 ? large : std::abs(small);
+        if (kind == 4) value = i == 9 ? 0x1.FEp7f : 0.0f;  // no value of the grid, exact in BF16
+        x.set(t, k + i, std::min(448.0f, value) * unit);
+      }
+    }
+  }
+}
+
+// Some rows of large values of one sign, which make large sums.
+void set_large_rows(Pcg64& random, WeightData& w) {
+  for (int64_t n = 20; n < 60; ++n) {
+    for (int64_t k = 0; k < w.columns(); ++k) w.set_code(n, k, static_cast<uint8_t>(random.integer(1, 8)));
+  }
+}
+
+// Few rows of FP4 weights have a way of their own where scales and values are moderate: at and beyond both ends.
+TEST_P(CpuEquality, LinearOfFewFp4Rows) {
   Pcg64 random(14);
-  const auto x_values = {1.0f, 0.0f, -0.0f, 0x1p-40f, 0x1p-41f, 0x1p40f, -0x1p41f, 0x1p-120f, 0x1p100f};
+  const auto x_values = {1.0f, 0.0f, -0.0f, 0x1p-40f, 0x1p-41f, 0x1p40f, -0x1p41f, 0x1p-120f, 0x1p100f, 0x1p-140f};
   for (const int64_t columns : {128, 96, 2304}) {
     const int64_t rows = 32 * 3 + 7;
     for (const int scale : {127, 87, 86, 167, 168, 0, 1, 254, 255}) {
       for (const float value : x_values) {
         const DType dtype = random.integer(0, 2) == 0 ? DType::kBF16 : DType::kF32;
-        Rows x = random_rows(random, 1, columns, dtype);
-        if (dtype == DType::kBF16) put_on_grid(x);
-        x.set(0, random.integer(0, columns), value);
+        Rows x(random.integer(1, 10), columns, dtype);
+        fill_with_digits(random, x);
+        if (value != 1.0f) {
+          const int64_t block = random.integer(0, columns / 32);
+          if (random.integer(0, 2) == 0) {
+            for (int64_t k = 0; k < 32; ++k) x.set(0, block * 32 + k, 0.0f);
+          }
+          x.set(0, block * 32 + 7, value);
+        }
         WeightData w = random_weight(random, WeightFormat::kFp4Block32, rows, columns);
-        w.scales()[static_cast<size_t>(random.integer(0, rows * columns / 32))] = static_cast<uint8_t>(scale);
-        expect_equal_linear({WeightFormat::kFp4Block32, 1, rows, columns, dtype, DType::kF32}, x, w, 2);
+        set_large_rows(random, w);
+        if (scale != 127)
+          w.scales()[static_cast<size_t>(random.integer(0, rows * columns / 32))] = static_cast<uint8_t>(scale);
+        expect_equal_linear({WeightFormat::kFp4Block32, x.rows(), rows, columns, dtype, DType::kF32}, x, w, 2);
       }
     }
+  }
+}
+
+// The same without VNNI, which the table of the machine uses where it is present.
+TEST(CpuIntegers, WithoutVnniTheSame) {
+  if (!cpu::supported(cpu::Isa::kAvx512).ok()) GTEST_SKIP() << "this processor has no AVX-512";
+  Pcg64 random(15);
+  WeightData w = random_weight(random, WeightFormat::kFp4Block32, 72, 2304);
+  set_large_rows(random, w);
+  for (const int64_t tokens : {1, 2, 3, 8}) {
+    Rows x(tokens, 2304, DType::kBF16);
+    fill_with_digits(random, x);
+    Rows expected(tokens, 72, DType::kF32);
+    Rows actual(tokens, 72, DType::kF32);
+    const ScratchBounds bounds{.threads = 1, .tokens = tokens, .columns = 2304};
+    ThreadPool pool(1);
+    Arena arena(HostBuffer::allocate(cpu::table().scratch_bytes(bounds)).value());
+    Exec exec{pool, arena};
+    reference_table().linear({x.view(Grid::kMxfp8), w.view(), expected.view()}, exec);
+    cpu::linear(cpu::avx512_kernels(), {x.view(Grid::kMxfp8), w.view(), actual.view()}, exec);
+    expect_same_rows(std::to_string(tokens) + " rows", actual, expected);
   }
 }
 

@@ -7,17 +7,26 @@
 
 #include "base/cpu_info.h"
 #include "base/macros.h"
+#include "cpu/avx512_kernels.h"
 #include "cpu/decode_tables.h"
 #include "cpu/drivers.h"
 
 namespace ps::cpu {
 namespace {
 
+bool has_vnni() { return cpu_info().has_avx512_vnni && __builtin_cpu_supports("avx512vbmi") != 0; }
+
 using KernelsOf = const Kernels& (*)();
 
 template <KernelsOf kKernels, auto kDriver, typename Args>
 void driven(const Args& args, ops::Exec& exec) {
   kDriver(kKernels(), args, exec);
+}
+
+// The widest kernels of the level that this machine runs.
+const Kernels& widest_avx512_kernels() {
+  static const Kernels& kKernels = has_vnni() ? avx512_vnni_kernels() : avx512_kernels();
+  return kKernels;
 }
 
 template <KernelsOf kKernels>
@@ -87,8 +96,8 @@ Status supported(Isa isa) {
       if (!info.has_avx512) return Status::unsupported("this processor has no AVX-512 with BW, DQ and VL");
       return {};
     case Isa::kAmx:
-      if (!info.has_avx512_bf16 || __builtin_cpu_supports("avx512vbmi") == 0) {
-        return Status::unsupported("this processor has no AVX-512 with VBMI and BF16");
+      if (!info.has_avx512_bf16 || !has_vnni()) {
+        return Status::unsupported("this processor has no AVX-512 with VNNI, VBMI and BF16");
       }
       if (!info.has_amx_bf16) return Status::unsupported("this processor has no AMX-BF16");
       if (!ask_for_tiles()) return Status::unsupported("the system does not grant the AMX tile registers");
@@ -100,7 +109,7 @@ Status supported(Isa isa) {
 Result<const ops::OpTable*> table_for(Isa isa) {
   PS_RETURN_IF_ERROR(supported(isa));
   static const ops::OpTable kAvx2 = make_table<avx2_kernels>("avx2");
-  static const ops::OpTable kAvx512 = make_table<avx512_kernels>("avx512");
+  static const ops::OpTable kAvx512 = make_table<widest_avx512_kernels>("avx512");
   static const ops::OpTable kAmx = make_table<amx_kernels>("amx");
   switch (isa) {
     case Isa::kAvx2: return &kAvx2;
