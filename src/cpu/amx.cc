@@ -105,7 +105,6 @@ void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t
 // Callers take kPart rows and at most kUnit blocks: what a cache line of each format holds, of few enough rows that
 // lines stay in the first cache however far the rows lie apart.
 
-constexpr int64_t kShortRow = 2048;  // bytes
 constexpr int64_t kUnit = 4;
 constexpr int64_t kPart = kPanel / kUnit;
 
@@ -118,7 +117,6 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
                        uint16_t* out) {
   const DecodeTables& tables = decode_tables();
   const int64_t columns = w.columns;
-  const bool is_short = columns <= kShortRow;  // others stream by themselves
   const std::byte* at = w.data + (first + begin) * columns + block * kBlock;
   const uint8_t* scale = w.scale + first / kBlock * (columns / kBlock) + block;
   // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
@@ -142,7 +140,7 @@ inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64
       const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, sign_bit, 0xF8);  // magnitude | (codes & sign)
       _mm512_store_si512(to, _mm512_unpacklo_epi8(low, high));
       _mm512_store_si512(to + kBlock, _mm512_unpackhi_epi8(low, high));
-      if (b % 2 == 0 && is_short) {
+      if (b % 2 == 0) {
         prefetch(row + kPrefetchRows * columns);
         prefetch(row + (kPrefetchRows + 1) * columns);
       }
