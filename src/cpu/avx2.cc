@@ -277,15 +277,7 @@ inline void decode_words(const std::byte* codes, uint8_t scale, float* out) { fp
 }  // namespace
 
 const Kernels& avx2_kernels() {
-  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, exact_multiply},
-                                    .matrix = {},
-                                    .activate = activate,
-                                    .store = store_tile,
-                                    .add = add_tile,
-                                    .quantize = quantize,
-                                    .attend_bytes = exact_attend_bytes,
-                                    .attend = exact_attend,
-                                    .rows = kRowKernels};
+  static constexpr Kernels kKernels = kVectorKernels;
   return kKernels;
 }
 

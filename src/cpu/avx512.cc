@@ -155,17 +155,12 @@ void add_block(const ops::Weight& w, int64_t first, int64_t block, const float* 
 }
 
 const Kernels& avx512_kernels() {
-  static constexpr Kernels kKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, exact_multiply},
-                                    .matrix = {},
-                                    .integer = kIntegerMultiplier,
-                                    .integer_rows = kMostIntegerRows,
-                                    .activate = activate,
-                                    .store = store_tile,
-                                    .add = add_tile,
-                                    .quantize = quantize,
-                                    .attend_bytes = exact_attend_bytes,
-                                    .attend = exact_attend,
-                                    .rows = kRowKernels};
+  static constexpr Kernels kKernels = [] {
+    Kernels kernels = kVectorKernels;
+    kernels.integer = kIntegerMultiplier;
+    kernels.integer_rows = kMostIntegerRows;
+    return kernels;
+  }();
   return kKernels;
 }
 

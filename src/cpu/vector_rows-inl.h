@@ -226,3 +226,13 @@ constexpr RowKernels kRowKernels{.norm = norm_row,
                                  .quantize_fp8_key = quantize_fp8_key,
                                  .pool = pool_rows,
                                  .bound_experts = bound_experts};
+
+// Everything that vectors alone can do, in any instruction set.
+constexpr Kernels kVectorKernels{.exact = {exact_packed_bytes, exact_pack, exact_pack_tile, exact_multiply},
+                                 .activate = activate,
+                                 .store = store_tile,
+                                 .add = add_tile,
+                                 .quantize = quantize,
+                                 .attend_bytes = exact_attend_bytes,
+                                 .attend = exact_attend,
+                                 .rows = kRowKernels};
