@@ -15,6 +15,11 @@ template <int kTile>
 inline void load_tile(const void* from, int64_t row_bytes) {
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(kTile) : "memory");
 }
+// The same for what the second cache holds and the first one shall not: it passes by.
+template <int kTile>
+inline void load_passing_tile(const void* from, int64_t row_bytes) {
+  __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(kTile) : "memory");
+}
 template <int kTile>
 inline void store_tile(void* to, int64_t row_bytes) {
   __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(row_bytes), "i"(kTile) : "memory");

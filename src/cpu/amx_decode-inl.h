@@ -1,0 +1,176 @@
+// Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h inside the
+// anonymous namespace of an instruction-set file.
+
+
+// A cache line's blocks of FP8, of few enough rows that lines stay in the first cache however far the rows lie apart.
+constexpr int64_t kUnit = 4;
+constexpr int64_t kPart = kPanel / kUnit;
+
+inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
+
+// The high and the low bytes of all codes times one scale.
+struct Fp8Bytes {
+  __m512i high[2];
+  __m512i low[2];
+};
+inline Fp8Bytes fp8_bytes(const DecodeTables& tables, uint8_t scale) {
+  const auto& bytes = tables.fp8_bytes[scale];
+  return {{_mm512_load_si512(bytes[0]), _mm512_load_si512(bytes[0] + 64)},
+          {_mm512_load_si512(bytes[1]), _mm512_load_si512(bytes[1] + 64)}};
+}
+
+// A block of two rows. High and low bytes of all 64 values are looked up, then interleaved.
+inline void decode_fp8_rows(const std::byte* row, int64_t row_bytes, const Fp8Bytes& bytes, uint16_t* out) {
+  // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
+  const __m512i spread = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+  const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row)));
+  const __m512i row1 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + row_bytes)));
+  const __m512i codes = _mm512_permutex2var_epi64(row0, spread, row1);
+  const __m512i low = _mm512_permutex2var_epi8(bytes.low[0], codes, bytes.low[1]);
+  const __m512i magnitude = _mm512_permutex2var_epi8(bytes.high[0], codes, bytes.high[1]);
+  // magnitude | (codes & sign)
+  const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, _mm512_set1_epi8(INT8_MIN), 0xF8);
+  _mm512_store_si512(out, _mm512_unpacklo_epi8(low, high));
+  _mm512_store_si512(out + kBlock, _mm512_unpackhi_epi8(low, high));
+}
+
+// ---- Any part of a panel: its rows [begin, end), blocks [block, block + count) of K ----------------------------------
+// Callers take kPart rows and at most kUnit blocks. Sizes are copied first: the compiler takes every vector store for
+// one that could change them.
+
+inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                       uint16_t* out) {
+  const DecodeTables& tables = decode_tables();
+  const int64_t columns = w.columns;
+  const std::byte* at = w.data + (first + begin) * columns + block * kBlock;
+  const uint8_t* scale = w.scale + first / kBlock * (columns / kBlock) + block;
+  for (int64_t b = 0; b < count; ++b) {
+    const Fp8Bytes bytes = fp8_bytes(tables, scale[b]);
+    const std::byte* row = at + b * kBlock;
+    uint16_t* to = out + (b * kPanel + begin) * kBlock;
+#pragma GCC unroll 4
+    for (int64_t r = begin; r < end; r += 2) {
+      decode_fp8_rows(row, columns, bytes, to);
+      if (b % 2 == 0) {
+        prefetch(row + kPrefetchRows * columns);
+        prefetch(row + (kPrefetchRows + 1) * columns);
+      }
+      row += 2 * columns;
+      to += 2 * kBlock;
+    }
+  }
+}
+
+inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                       uint16_t* out) {
+  const DecodeTables& tables = decode_tables();
+  const int64_t blocks = w.columns / kBlock;
+  const int64_t row_bytes = w.columns / 2;
+  const std::byte* at = w.data + (first + begin) * row_bytes + block * kBlock / 2;
+  const uint8_t* scale = w.scale + (first + begin) * blocks + block;
+  for (int64_t r = begin; r < end; ++r) {
+#pragma GCC unroll 4
+    for (int64_t b = 0; b < count; ++b) {
+      _mm512_store_si512(out + (b * kPanel + r) * kBlock, fp4_words(at + b * kBlock / 2, tables.fp4[scale[b]]));
+    }
+    prefetch(at + kPrefetchRows * row_bytes);
+    at += row_bytes;
+    scale += blocks;
+  }
+}
+
+inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                        uint16_t* out) {
+  const int64_t columns = w.columns;
+  const std::byte* at = w.data + ((first + begin) * columns + block * kBlock) * 2;
+  for (int64_t r = begin; r < end; ++r) {
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t left = columns - (block + b) * kBlock;
+      const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
+      _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
+      prefetch(at + b * kBlock * 2 + kPrefetchRows * columns * 2);
+    }
+    at += columns * 2;
+  }
+}
+
+// Rows past the end of W become zero. REQUIRES: begin and end are even.
+inline void decode(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
+                   uint16_t* out) {
+  const int64_t left = w.rows - first;
+  const int64_t stop = end < left ? end : left;
+  switch (w.format) {
+    case ops::WeightFormat::kFp8Block32: decode_fp8(w, first, begin, end, block, count, out); return;
+    case ops::WeightFormat::kFp4Block32: decode_fp4(w, first, begin, stop, block, count, out); break;
+    case ops::WeightFormat::kBF16: decode_bf16(w, first, begin, stop, block, count, out); break;
+    case ops::WeightFormat::kF32: break;  // never given to the matrix units
+  }
+  for (int64_t r = stop < begin ? begin : stop; r < end; ++r) {
+    for (int64_t b = 0; b < count; ++b) _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_setzero_si512());
+  }
+}
+
+// `count` blocks of a whole panel.
+inline void decode_chunk(const ops::Weight& w, int64_t first, int64_t block, int64_t count, uint16_t* out) {
+  for (int64_t done = 0; done < count; done += kUnit) {
+    const int64_t unit = count - done < kUnit ? count - done : kUnit;
+    for (int64_t part = 0; part < kPanel; part += kPart) {
+      decode(w, first, part, part + kPart, block + done, unit, out + done * kPanel * kBlock);
+    }
+  }
+}
+
+// ---- Whole chunks of whole panels, a few rows at a time: straight code to put between products -----------------------
+
+constexpr int64_t block_bytes(ops::WeightFormat format) {
+  return format == ops::WeightFormat::kFp8Block32   ? kBlock
+         : format == ops::WeightFormat::kFp4Block32 ? kBlock / 2
+                                                    : kBlock * 2;
+}
+
+// The chunk to decode, from its next row on.
+struct Feed {
+  const std::byte* data;
+  const uint8_t* scale;  // FP8: of the whole panel
+  int64_t row_bytes;
+  int64_t scale_bytes;  // from row to row
+  uint16_t* out;
+  const std::byte* later;  // the same rows of the chunk after it, which come near meanwhile
+};
+
+// Block `block` of rows [begin, begin + kRows) of the feed.
+template <ops::WeightFormat kFormat, int kRows>
+[[gnu::always_inline]] inline void decode_rows(const Feed& feed, const DecodeTables& tables, int64_t block,
+                                               int64_t begin) {
+  const std::byte* row = feed.data + begin * feed.row_bytes + block * block_bytes(kFormat);
+  uint16_t* out = feed.out + (block * kPanel + begin) * kBlock;
+  if constexpr (kFormat == ops::WeightFormat::kFp8Block32) {
+    const Fp8Bytes bytes = fp8_bytes(tables, feed.scale[block]);
+#pragma GCC unroll 32
+    for (int r = 0; r < kRows; r += 2) {
+      decode_fp8_rows(row + r * feed.row_bytes, feed.row_bytes, bytes, out + r * kBlock);
+    }
+  } else {
+#pragma GCC unroll 32
+    for (int r = 0; r < kRows; ++r) {
+      const std::byte* from = row + r * feed.row_bytes;
+      if constexpr (kFormat == ops::WeightFormat::kFp4Block32) {
+        const uint8_t scale = feed.scale[(begin + r) * feed.scale_bytes + block];
+        _mm512_store_si512(out + r * kBlock, fp4_words(from, tables.fp4[scale]));
+      } else {
+        _mm512_store_si512(out + r * kBlock, _mm512_loadu_si512(from));
+      }
+    }
+  }
+}
+
+// Step `step` of kChunk ones that bring the next kRows rows of `later` near.
+template <ops::WeightFormat kFormat, int kRows>
+[[gnu::always_inline]] inline void bring_rows(const Feed& feed, int step) {
+  constexpr int kRowLines = static_cast<int>(kChunk * block_bytes(kFormat) / kCacheLine);
+  constexpr int kLines = kRows * kRowLines;
+#pragma GCC unroll 32
+  for (int line = kLines * step / kChunk; line < kLines * (step + 1) / kChunk; ++line) {
+    prefetch(feed.later + line / kRowLines * feed.row_bytes + line % kRowLines * kCacheLine);
+  }
+}

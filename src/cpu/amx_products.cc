@@ -1,0 +1,408 @@
+// Products on BF16 tiles: rows of W as the left operand, rows of x as the right one. TDPBF16PS computes the canonical
+// order of linear.h natively, for one column and for sixteen, so weights are decoded to BF16 rows and never transposed.
+//
+// A core multiplies tiles while its vector units decode, as long as nothing makes it wait: what is decoded next goes in
+// straight pieces between the products, without branches that depend on sizes; decoded weights stay in the first cache,
+// which rows of x pass by (load_passing_tile); what comes from farther away is asked for a chunk before.
+#include <immintrin.h>
+
+#include <utility>
+
+#include "cpu/amx_kernels.h"
+#include "cpu/decode_tables.h"
+#include "cpu/kernels.h"
+
+namespace ps::cpu {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+
+#include "cpu/avx512_vectors-inl.h"
+#include "cpu/avx512_words-inl.h"
+#include "cpu/amx_tiles-inl.h"
+#include "cpu/amx_layout-inl.h"
+#include "cpu/amx_decode-inl.h"
+
+constexpr int64_t kTileValues = kGroup * kBlock;  // of W, 16 rows
+
+// Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
+// Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
+inline void configure(int64_t first, int64_t second) {
+  TileConfig config;
+  const int64_t columns[8] = {first, second, first, second, 16, 16, first, second};
+  for (int i = 0; i < 8; ++i) {
+    config.row_bytes[i] = static_cast<uint16_t>(columns[i] * 4);
+    config.rows[i] = 16;
+  }
+  configure_tiles(config);
+}
+
+// Sums of one group as the tiles leave them, [32 rows of W][size], turned into tile rows [size][32 rows of W].
+inline void turn_sums(float* sums, int64_t size) {
+  if (size == 1) return;
+  __m512i low[16];
+  __m512i high[16];
+  const auto mask = static_cast<Mask>((1u << size) - 1u);
+#pragma GCC unroll 16
+  for (int n = 0; n < 16; ++n) low[n] = _mm512_maskz_loadu_epi32(mask, sums + n * size);
+  transpose(low);
+#pragma GCC unroll 16
+  for (int n = 0; n < 16; ++n) high[n] = _mm512_maskz_loadu_epi32(mask, sums + (16 + n) * size);
+  transpose(high);
+  alignas(64) float turned[kGroup * kPanel];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    store(turned + i * kPanel, as_float(low[i]));
+    store(turned + i * kPanel + 16, as_float(high[i]));
+  }
+  for (int64_t i = 0; i < size * kPanel; i += kLanes) store(sums + i, load(turned + i));
+}
+
+// At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one, of this panel
+// or of the panel after it, is decoded, a quarter of its rows between two products, so that both go on at once.
+void multiply_few(const MultiplyArgs& args) {
+  alignas(64) uint16_t decoded[2][kUnit * kPanel * kBlock];
+  const int64_t size = args.count;
+  const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
+  const int64_t row_bytes = size * 4;
+  const uint32_t* x = static_cast<const uint32_t*>(args.packed);
+  const auto decode_part = [&args, blocks](int64_t panel, int64_t block, int64_t part, uint16_t* to) {
+    const int64_t first = args.first + panel * kPanel;
+    const int64_t begin = part * kPart;
+    if (block + kUnit <= blocks) decode(args.w, first, begin, begin + kPart, block, kUnit, to);
+    else decode(args.w, first, begin, begin + kPart, block, blocks - block, to);
+  };
+  configure(size, size);
+  for (int64_t i = 0; i < kUnit; ++i) decode_part(0, 0, i, decoded[0]);
+  int turn = 0;
+  for (int64_t panel = 0; panel < args.panels; ++panel) {
+    zero_tile<0>();
+    zero_tile<2>();
+    for (int64_t block = 0; block < blocks; block += kUnit, turn ^= 1) {
+      const uint16_t* w = decoded[turn];
+      const bool is_last = block + kUnit >= blocks;
+      const int64_t next_panel = is_last ? panel + 1 : panel;
+      const int64_t next_block = is_last ? 0 : block + kUnit;
+      for (int64_t i = 0; i < kUnit; ++i) {
+        if (next_panel < args.panels) decode_part(next_panel, next_block, i, decoded[turn ^ 1]);
+        if (block + i >= blocks) continue;
+        load_tile<6>(x + (block + i) * 16 * size, row_bytes);
+        load_tile<4>(w + i * kPanel * kBlock, 64);
+        multiply_tiles<0, 4, 6>();
+        load_tile<5>(w + i * kPanel * kBlock + 16 * kBlock, 64);
+        multiply_tiles<2, 5, 6>();
+      }
+    }
+    float* sums = args.tile + panel * size * kPanel;
+    store_tile<0>(sums, row_bytes);
+    store_tile<2>(sums + 16 * size, row_bytes);
+    turn_sums(sums, size);
+  }
+}
+
+// ---- More than 16 rows of x -----------------------------------------------------------------------------------------
+// A unit of work is a panel's next kChunk blocks of K times all rows of x, a pair of groups at a time. Meanwhile the
+// next unit is decoded into the other buffer, some rows per pair, and the lines of the one after that come near.
+
+constexpr int64_t kNearPairs = 4;  // up to here the sums of a panel stay in the first cache, all K long
+
+// A group of rows of x and its sums for one panel.
+struct RowGroup {
+  const uint32_t* x;
+  int64_t size;
+  float* sums;
+};
+
+// Two groups times a chunk of decoded blocks of K, to be added to their sums.
+struct Pair {
+  const uint16_t* w;
+  RowGroup a;
+  RowGroup b;
+  bool is_first;            // chunk: the sums are zero
+  const float* next_sums;   // of the next pair: come near
+  const std::byte* next_x;  // of the next chunk, or nullptr
+  int64_t next_x_lines;     // per block
+};
+
+inline void load_sums(const Pair& pair) {
+  if (pair.is_first) {
+    zero_tile<0>();
+    zero_tile<1>();
+    zero_tile<2>();
+    zero_tile<3>();
+    return;
+  }
+  load_tile<0>(pair.a.sums, pair.a.size * 4);
+  load_tile<1>(pair.b.sums, pair.b.size * 4);
+  load_tile<2>(pair.a.sums + 16 * pair.a.size, pair.a.size * 4);
+  load_tile<3>(pair.b.sums + 16 * pair.b.size, pair.b.size * 4);
+}
+
+inline void store_sums(const Pair& pair) {
+  store_tile<0>(pair.a.sums, pair.a.size * 4);
+  store_tile<1>(pair.b.sums, pair.b.size * 4);
+  store_tile<2>(pair.a.sums + 16 * pair.a.size, pair.a.size * 4);
+  store_tile<3>(pair.b.sums + 16 * pair.b.size, pair.b.size * 4);
+}
+
+// Lines of the next sums and of the next x, the share of one block.
+inline void bring_next(const Pair& pair, int64_t block) {
+  constexpr int64_t kLines = 2 * kGroup * kPanel * 4 / kCacheLine / kChunk;
+  const char* sums = reinterpret_cast<const char*>(pair.next_sums) + block * kLines * kCacheLine;
+#pragma GCC unroll 8
+  for (int64_t line = 0; line < kLines; ++line) _mm_prefetch(sums + line * kCacheLine, _MM_HINT_T0);
+  if (pair.next_x == nullptr) return;
+  const std::byte* x = pair.next_x + block * pair.next_x_lines * kCacheLine;
+  for (int64_t line = 0; line < pair.next_x_lines; line += 4) {
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < 4; ++i) prefetch(x + (line + i) * kCacheLine);
+  }
+}
+
+// One block of a whole chunk; its operands are in tiles 4-7, those of the next block are loaded as soon as a tile is
+// free.
+template <ops::WeightFormat kFormat, int kRows, int64_t kStep>
+[[gnu::always_inline]] inline void multiply_step(const Pair& pair, const Feed& feed, const DecodeTables& tables) {
+  constexpr bool kIsLast = kStep + 1 == kChunk;
+  constexpr int kFirstRows = kRows >= 4 ? kRows / 2 : kRows;
+  const uint16_t* w = pair.w + (kStep + 1) * 2 * kTileValues;
+  multiply_tiles<0, 4, 6>();
+  multiply_tiles<1, 4, 7>();
+  if constexpr (!kIsLast) load_tile<4>(w, 64);
+  if constexpr (kRows > 0) decode_rows<kFormat, kFirstRows>(feed, tables, kStep, 0);
+  multiply_tiles<2, 5, 6>();
+  if constexpr (!kIsLast) load_passing_tile<6>(pair.a.x + (kStep + 1) * 16 * pair.a.size, pair.a.size * 4);
+  multiply_tiles<3, 5, 7>();
+  if constexpr (!kIsLast) {
+    load_passing_tile<7>(pair.b.x + (kStep + 1) * 16 * pair.b.size, pair.b.size * 4);
+    load_tile<5>(w + kTileValues, 64);
+  }
+  if constexpr (kRows > kFirstRows) {
+    decode_rows<kFormat, kRows - kFirstRows>(feed, tables, kStep, kFirstRows);
+  }
+  bring_next(pair, kStep);
+  if constexpr (kRows > 0) bring_rows<kFormat, kRows>(feed, kStep);
+}
+
+// A whole chunk; meanwhile the next kRows rows of the feed are decoded.
+template <ops::WeightFormat kFormat, int kRows>
+void multiply_pair(const Pair& at, const Feed& from) {
+  const Pair pair = at;  // copies: the compiler takes every store for one that could change them
+  const Feed feed = from;
+  const DecodeTables& tables = decode_tables();
+  load_tile<4>(pair.w, 64);
+  load_passing_tile<6>(pair.a.x, pair.a.size * 4);
+  load_passing_tile<7>(pair.b.x, pair.b.size * 4);
+  load_tile<5>(pair.w + kTileValues, 64);
+  load_sums(pair);
+  [&]<int64_t... kStep>(std::integer_sequence<int64_t, kStep...>) __attribute__((always_inline)) {
+    (multiply_step<kFormat, kRows, kStep>(pair, feed, tables), ...);
+  }(std::make_integer_sequence<int64_t, kChunk>());
+  store_sums(pair);
+}
+
+// A chunk of `count` blocks.
+void multiply_short_pair(const Pair& pair, int64_t count) {
+  load_sums(pair);
+  for (int64_t block = 0; block < count; ++block) {
+    load_tile<4>(pair.w + block * 2 * kTileValues, 64);
+    load_passing_tile<6>(pair.a.x + block * 16 * pair.a.size, pair.a.size * 4);
+    load_passing_tile<7>(pair.b.x + block * 16 * pair.b.size, pair.b.size * 4);
+    multiply_tiles<0, 4, 6>();
+    multiply_tiles<1, 4, 7>();
+    load_tile<5>(pair.w + (block * 2 + 1) * kTileValues, 64);
+    multiply_tiles<2, 5, 6>();
+    multiply_tiles<3, 5, 7>();
+  }
+  store_sums(pair);
+}
+
+// The last group, where it has no other.
+void multiply_single(const uint16_t* w, int64_t count, const RowGroup& group, bool is_first) {
+  const int64_t bytes = group.size * 4;
+  if (is_first) {
+    zero_tile<0>();
+    zero_tile<2>();
+  } else {
+    load_tile<0>(group.sums, bytes);
+    load_tile<2>(group.sums + 16 * group.size, bytes);
+  }
+  for (int64_t block = 0; block < count; ++block) {
+    load_passing_tile<6>(group.x + block * 16 * group.size, bytes);
+    load_tile<4>(w + block * 2 * kTileValues, 64);
+    multiply_tiles<0, 4, 6>();
+    load_tile<5>(w + (block * 2 + 1) * kTileValues, 64);
+    multiply_tiles<2, 5, 6>();
+  }
+  store_tile<0>(group.sums, bytes);
+  store_tile<2>(group.sums + 16 * group.size, bytes);
+}
+
+using PairFunction = void (*)(const Pair& pair, const Feed& feed);
+
+template <ops::WeightFormat kFormat>
+PairFunction pair_function(int64_t rows) {
+  switch (rows) {
+    case 2: return multiply_pair<kFormat, 2>;
+    case 4: return multiply_pair<kFormat, 4>;
+    case 8: return multiply_pair<kFormat, 8>;
+    case 16: return multiply_pair<kFormat, 16>;
+    case 32: return multiply_pair<kFormat, 32>;
+    default: return multiply_pair<kFormat, 0>;
+  }
+}
+
+PairFunction pair_function(ops::WeightFormat format, int64_t rows) {
+  switch (format) {
+    case ops::WeightFormat::kFp8Block32: return pair_function<ops::WeightFormat::kFp8Block32>(rows);
+    case ops::WeightFormat::kFp4Block32: return pair_function<ops::WeightFormat::kFp4Block32>(rows);
+    case ops::WeightFormat::kBF16:
+    case ops::WeightFormat::kF32: break;
+  }
+  return pair_function<ops::WeightFormat::kBF16>(rows);
+}
+
+// Rows of a panel to decode per pair, so that all pairs share a panel's 32.
+int64_t rows_per_pair(int64_t pairs) {
+  int64_t rows = 2;
+  while (rows < kPanel && rows * pairs < kPanel) rows *= 2;
+  return rows;
+}
+
+class ManyRows {
+ public:
+  explicit ManyRows(const MultiplyArgs& args)
+      : args_(args),
+        blocks_((args.w.columns + kBlock - 1) / kBlock),
+        chunks_((blocks_ + kChunk - 1) / kChunk),
+        groups_((args.count + kGroup - 1) / kGroup),
+        last_size_(args.count - (groups_ - 1) * kGroup),
+        is_near_(groups_ / 2 <= kNearPairs),
+        rows_(rows_per_pair(groups_ / 2)),
+        decoding_(pair_function(args.w.format, rows_)),
+        plain_(pair_function(args.w.format, 0)) {}
+
+  void run() {
+    const int64_t units = chunks_ * args_.panels;
+    decode_unit(0);
+    for (int64_t unit = 0; unit < units; ++unit) {
+      const bool has_next = unit + 1 < units;
+      const bool feeds = has_next && is_whole(unit + 1) && blocks_of(chunk_of(unit)) == kChunk;
+      multiply_unit(unit, feeds, feeds ? feed_of(unit + 1, unit + 2 < units ? unit + 2 : unit + 1) : Feed{});
+      if (has_next && !feeds) decode_unit(unit + 1);
+    }
+    for (int64_t panel = 0; panel < args_.panels; ++panel) {
+      for (int64_t group = 0; group < groups_; ++group) turn_sums(sums_of(panel, group), size_of(group));
+    }
+  }
+
+ private:
+  // Few rows stay with a panel, many with a chunk.
+  [[nodiscard]] int64_t chunk_of(int64_t unit) const { return is_near_ ? unit % chunks_ : unit / args_.panels; }
+  [[nodiscard]] int64_t panel_of(int64_t unit) const { return is_near_ ? unit / chunks_ : unit % args_.panels; }
+  [[nodiscard]] int64_t first_row(int64_t unit) const { return args_.first + panel_of(unit) * kPanel; }
+  [[nodiscard]] int64_t blocks_of(int64_t chunk) const {
+    const int64_t left = blocks_ - chunk * kChunk;
+    return left < kChunk ? left : kChunk;
+  }
+  [[nodiscard]] bool is_whole(int64_t unit) const {
+    return first_row(unit) + kPanel <= args_.w.rows && (chunk_of(unit) + 1) * kChunk * kBlock <= args_.w.columns;
+  }
+  [[nodiscard]] uint16_t* decoded(int64_t unit) { return decoded_[unit % 2]; }
+  void decode_unit(int64_t unit) {
+    const int64_t chunk = chunk_of(unit);
+    decode_chunk(args_.w, first_row(unit), chunk * kChunk, blocks_of(chunk), decoded(unit));
+  }
+  [[nodiscard]] const std::byte* data_of(int64_t unit, int64_t row_bytes) const {
+    return args_.w.data + first_row(unit) * row_bytes + chunk_of(unit) * kChunk * block_bytes(args_.w.format);
+  }
+  [[nodiscard]] Feed feed_of(int64_t unit, int64_t later) {
+    const int64_t blocks = args_.w.columns / kBlock;
+    const int64_t row_bytes = args_.w.columns * block_bytes(args_.w.format) / kBlock;
+    const bool has_row_scales = args_.w.format == ops::WeightFormat::kFp4Block32;
+    const int64_t scale_row = has_row_scales ? first_row(unit) : first_row(unit) / kBlock;
+    return {data_of(unit, row_bytes),
+            args_.w.scale + scale_row * blocks + chunk_of(unit) * kChunk,
+            row_bytes,
+            has_row_scales ? blocks : 0,
+            decoded(unit),
+            data_of(later, row_bytes)};
+  }
+  [[nodiscard]] int64_t size_of(int64_t group) const { return group == groups_ - 1 ? last_size_ : kGroup; }
+  [[nodiscard]] float* sums_of(int64_t panel, int64_t group) const {
+    return args_.tile + (panel * args_.count + group * kGroup) * kPanel;
+  }
+  [[nodiscard]] const uint32_t* x_of(int64_t group, int64_t chunk) const {
+    void* packed = const_cast<void*>(args_.packed);
+    return group_block(packed, args_.w.columns, args_.count, group, size_of(group), chunk * kChunk);
+  }
+  [[nodiscard]] RowGroup rows_of(int64_t panel, int64_t group, int64_t chunk) const {
+    return {x_of(group, chunk), size_of(group), sums_of(panel, group)};
+  }
+  void use_tiles(int64_t first, int64_t second) {
+    if (first == first_ && second == second_) return;
+    configure(first, second);
+    first_ = first;
+    second_ = second;
+  }
+
+  void multiply_unit(int64_t unit, bool feeds, Feed feed) {
+    const int64_t chunk = chunk_of(unit);
+    const int64_t panel = panel_of(unit);
+    const int64_t count = blocks_of(chunk);
+    Pair pair{decoded(unit), {}, {}, chunk == 0, nullptr, nullptr, 0};
+    const bool brings_x = !is_near_ && chunk + 1 < chunks_;
+    // A pair's share of the next chunk of x, over all panels, in whole steps of four lines.
+    if (brings_x) pair.next_x_lines = (2 * kGroup / args_.panels + 3) / 4 * 4;
+    int64_t rows = 0;
+    for (int64_t group = 0; group + 1 < groups_; group += 2) {
+      pair.a = rows_of(panel, group, chunk);
+      pair.b = rows_of(panel, group + 1, chunk);
+      pair.next_sums = sums_of(panel, group + 2);
+      if (brings_x) {
+        pair.next_x = reinterpret_cast<const std::byte*>(x_of(group, chunk + 1)) +
+                      panel * pair.next_x_lines * kChunk * kCacheLine;
+      }
+      use_tiles(kGroup, pair.b.size);
+      if (count < kChunk) {
+        multiply_short_pair(pair, count);
+        continue;
+      }
+      if (!feeds || rows == kPanel) {
+        plain_(pair, feed);
+        continue;
+      }
+      decoding_(pair, feed);
+      rows += rows_;
+      feed.data += rows_ * feed.row_bytes;
+      feed.scale += rows_ * feed.scale_bytes;
+      feed.later += rows_ * feed.row_bytes;
+      feed.out += rows_ * kBlock;
+    }
+    if (groups_ % 2 == 0) return;
+    use_tiles(last_size_, last_size_);
+    multiply_single(decoded(unit), count, rows_of(panel, groups_ - 1, chunk), chunk == 0);
+  }
+
+  const MultiplyArgs args_;
+  const int64_t blocks_;
+  const int64_t chunks_;
+  const int64_t groups_;
+  const int64_t last_size_;
+  const bool is_near_;
+  const int64_t rows_;
+  const PairFunction decoding_;
+  const PairFunction plain_;
+  int64_t first_ = 0;
+  int64_t second_ = 0;
+  alignas(64) uint16_t decoded_[2][kChunk * kPanel * kBlock];
+};
+
+}  // namespace
+
+void amx_multiply(const MultiplyArgs& args) {
+  if (args.count > kGroup) ManyRows(args).run();
+  else multiply_few(args);
+}
+
+}  // namespace ps::cpu
