@@ -146,11 +146,11 @@ inline void store_sums(const Pair& pair) {
 }
 
 // Lines of the next sums and of the next x, the share of one block.
-inline void bring_next(const Pair& pair, int64_t block) {
+[[gnu::always_inline]] inline void bring_next(const Pair& pair, int64_t block) {
   constexpr int64_t kLines = 2 * kGroup * kPanel * 4 / kCacheLine / kChunk;
-  const char* sums = reinterpret_cast<const char*>(pair.next_sums) + block * kLines * kCacheLine;
+  const std::byte* sums = reinterpret_cast<const std::byte*>(pair.next_sums) + block * kLines * kCacheLine;
 #pragma GCC unroll 8
-  for (int64_t line = 0; line < kLines; ++line) _mm_prefetch(sums + line * kCacheLine, _MM_HINT_T0);
+  for (int64_t line = 0; line < kLines; ++line) prefetch_first(sums + line * kCacheLine);
   if (pair.next_x == nullptr) return;
   const std::byte* x = pair.next_x + block * pair.next_x_lines * kCacheLine;
   for (int64_t line = 0; line < pair.next_x_lines; line += 4) {
