@@ -62,9 +62,9 @@ struct ActivateArgs {
   bool quantize = false;
 };
 
-// y[row][first + n] = tile[i][n] for n < outputs, rounded to the dtype.
+// y[i][p * kPanel + n] = tile[p][i][n] up to column `outputs`, rounded to the dtype.
 struct StoreArgs {
-  const float* tile = nullptr;
+  const float* tile = nullptr;  // [panels][count][kPanel]
   int64_t count = 0;
   int64_t outputs = 0;
   void* y = nullptr;  // row 0, column `first`

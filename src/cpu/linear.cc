@@ -36,18 +36,16 @@ PackArgs pack_args(const Product& product, int64_t group, int64_t first_row, int
 void store_panels(const Kernels& kernels, const Product& product, const MultiplyArgs& done, int64_t group,
                   int64_t first_row) {
   const ops::Activations& y = product.y;
-  for (int64_t p = 0; p < done.panels; ++p) {
-    const int64_t n = done.first + p * kPanel;
-    const int64_t at = first_row * y.stride + (product.first_group + group) * product.outputs + n;
-    StoreArgs store;
-    store.tile = done.tile + p * done.count * kPanel;
-    store.count = done.count;
-    store.outputs = std::min(kPanel, product.outputs - n);
-    store.y = static_cast<std::byte*>(y.data) + at * dtype_bytes(y.dtype);
-    store.is_f32 = y.dtype == DType::kF32;
-    store.stride = y.stride;
-    kernels.store(store);
-  }
+  const int64_t n = done.first;
+  const int64_t at = first_row * y.stride + (product.first_group + group) * product.outputs + n;
+  StoreArgs store;
+  store.tile = done.tile;
+  store.count = done.count;
+  store.outputs = std::min(done.panels * kPanel, product.outputs - n);
+  store.y = static_cast<std::byte*>(y.data) + at * dtype_bytes(y.dtype);
+  store.is_f32 = y.dtype == DType::kF32;
+  store.stride = y.stride;
+  kernels.store(store);
 }
 
 // Rows [first_row, first_row + rows).

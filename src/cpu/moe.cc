@@ -14,7 +14,8 @@ namespace {
 
 using ops::ref::taken_bytes;
 
-constexpr int64_t kGroupRows = 1024;  // pairs that are packed at a time
+constexpr int64_t kGroupRows = 1024;   // pairs that are packed at a time
+constexpr int64_t kSegmentRows = 512;  // of one expert, at most: their sums and a chunk of them fit the second cache
 
 // Rows of one expert in the current group.
 struct Segment {
@@ -147,8 +148,7 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
     most_rows = std::max(most_rows, group.segments[s].count);
     panels += panels_of(group.segments[s].expert->w1);
   }
-  // Two tiles at a time.
-  group.panels = panels_together(panels, most_rows <= kPackUnit ? most_rows : 2 * most_rows, threads);
+  group.panels = panels_together(panels, most_rows, threads);
   const int64_t steps = prepare(kernels, args, group, exec);
   exec.pool.parallel_for(steps, 1, [&](int64_t begin, int64_t end, int worker) {
     const Room room = room_of(group, worker);
@@ -171,6 +171,13 @@ void run_group(const Kernels& kernels, const ops::MoeArgs& args, Group& group, o
   });
   group.count = 0;
   group.rows = 0;
+}
+
+// Rows of the next segment of an expert with `rows` of them: equal parts, in whole pairs of tiles.
+int64_t segment_rows(int64_t rows) noexcept {
+  constexpr int64_t kUnit = 2 * kPackUnit;
+  const int64_t parts = (rows + kSegmentRows - 1) / kSegmentRows;
+  return std::min(rows, ((rows + parts - 1) / parts + kUnit - 1) / kUnit * kUnit);
 }
 
 // Pairs of one group, and its segments, at most.
@@ -216,8 +223,8 @@ void moe(const Kernels& kernels, const ops::MoeArgs& args, ops::Exec& exec) {
     const bool is_shared = e == experts;
     int64_t first = assignment.start[e];
     while (first < assignment.start[e + 1]) {
-      if (group.rows == room) run_group(kernels, args, group, exec);
-      const int64_t count = std::min(assignment.start[e + 1] - first, room - group.rows);
+      const int64_t count = segment_rows(assignment.start[e + 1] - first);
+      if (group.rows + count > room) run_group(kernels, args, group, exec);
       Segment& segment = group.segments[group.count++];
       segment = {};
       segment.expert = is_shared ? &args.shared : &args.experts[e];

@@ -157,27 +157,38 @@ void activate(const ActivateArgs& args) {
 
 // ---- Tiles into rows ------------------------------------------------------------------------------------------------
 
-void store_tile(const StoreArgs& args) {
+// 32 values or the `size` first ones of them, as element `first` of a row of y.
+inline void store_panel_row(const float* from, int64_t size, void* row, int64_t first, bool is_f32) {
   alignas(64) uint16_t narrow[kPanel];
-  for (int64_t i = 0; i < args.count; ++i) {
-    const float* from = args.tile + i * kPanel;
-    const int64_t size = args.outputs;
-    if (args.is_f32) {
-      float* to = static_cast<float*>(args.y) + i * args.stride;
-      if (size == kPanel) {
+  if (is_f32) {
+    float* to = static_cast<float*>(row) + first;
+    if (size == kPanel) {
 #pragma GCC unroll 4
-        for (int64_t n = 0; n < kPanel; n += kLanes) store_any(to + n, load(from + n));
-      } else {
-        for (int64_t n = 0; n < size; ++n) to[n] = from[n];
-      }
-      continue;
+      for (int64_t n = 0; n < kPanel; n += kLanes) store_any(to + n, load(from + n));
+    } else {
+      for (int64_t n = 0; n < size; ++n) to[n] = from[n];
     }
-    uint16_t* to = static_cast<uint16_t*>(args.y) + i * args.stride;
-    uint16_t* out = size == kPanel ? to : narrow;
+    return;
+  }
+  uint16_t* to = static_cast<uint16_t*>(row) + first;
+  uint16_t* out = size == kPanel ? to : narrow;
 #pragma GCC unroll 4
-    for (int64_t n = 0; n < kPanel; n += kLanes) store_bf16(out + n, load(from + n));
-    if (size != kPanel) {
-      for (int64_t n = 0; n < size; ++n) to[n] = narrow[n];
+  for (int64_t n = 0; n < kPanel; n += kLanes) store_bf16(out + n, load(from + n));
+  if (size == kPanel) return;
+  for (int64_t n = 0; n < size; ++n) to[n] = narrow[n];
+}
+
+// Row by row, so that lines next to each other are written together.
+void store_tile(const StoreArgs& args) {
+  const StoreArgs a = args;
+  const int64_t row_bytes = a.stride * (a.is_f32 ? 4 : 2);
+  for (int64_t i = 0; i < a.count; ++i) {
+    std::byte* row = static_cast<std::byte*>(a.y) + i * row_bytes;
+    const float* from = a.tile + i * kPanel;
+    for (int64_t first = 0; first < a.outputs; first += kPanel) {
+      const int64_t left = a.outputs - first;
+      store_panel_row(from, left < kPanel ? left : kPanel, row, first, a.is_f32);
+      from += a.count * kPanel;
     }
   }
 }
