@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kIntegerRows = 2;  // of FP4 weights that vectors multiply faster
 
 int64_t matrix_packed_bytes(int64_t count, int64_t columns) {
-  return (columns + kBlock - 1) / kBlock * kBlock * count * 2;
+  return (columns + kBlock - 1) / kBlock * kBlock * laid_rows(count) * 2;
 }
 
 // Rows as 16 pairs each, `size` of them, into one block of a group.
@@ -39,8 +39,8 @@ void matrix_pack(const PackArgs& args) {
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t rest = args.columns - block * kBlock;
       const uint32_t mask = rest >= kBlock ? ~0u : (1u << rest) - 1u;
-      uint32_t* out = group_block(args.packed, args.columns, args.count, first / kGroup, size, block);
-      if (size == 1) {
+      uint32_t* out = group_block(args.packed, args.columns, args.count, first / kGroup, block);
+      if (args.count == 1) {
         _mm512_storeu_si512(out, _mm512_maskz_loadu_epi16(mask, from[0] + block * kBlock));
         continue;
       }
@@ -49,7 +49,7 @@ void matrix_pack(const PackArgs& args) {
       for (int i = 0; i < 16; ++i) {
         rows[i] = i < size ? _mm512_maskz_loadu_epi16(mask, from[i] + block * kBlock) : _mm512_setzero_si512();
       }
-      write_block(rows, size, out);
+      write_block(rows, group_rows(args.count), out);
     }
   }
 }
@@ -69,7 +69,7 @@ void matrix_pack_tile(const float* tile, int64_t count, int64_t columns, int64_t
         rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
       }
     }
-    write_block(rows, size, group_block(packed, columns, count, first / kGroup, size, block));
+    write_block(rows, group_rows(count), group_block(packed, columns, count, first / kGroup, block));
   }
 }
 

@@ -140,28 +140,49 @@ struct Feed {
   const std::byte* later;  // the same rows of the chunk after it, which come near meanwhile
 };
 
-// Block `block` of rows [begin, begin + kRows) of the feed.
-template <ops::WeightFormat kFormat, int kRows>
-[[gnu::always_inline]] inline void decode_rows(const Feed& feed, const DecodeTables& tables, int64_t block,
-                                               int64_t begin) {
-  const std::byte* row = feed.data + begin * feed.row_bytes + block * block_bytes(kFormat);
-  uint16_t* out = feed.out + (block * kPanel + begin) * kBlock;
-  if constexpr (kFormat == ops::WeightFormat::kFp8Block32) {
-    const Fp8Bytes bytes = fp8_bytes(tables, feed.scale[block]);
+// Four blocks of a row from 64 bytes of codes: fewer loads than block by block, and loads are what tiles need too.
+[[gnu::always_inline]] inline void decode_fp4_line(const std::byte* row, const uint8_t* scale,
+                                                   const DecodeTables& tables, uint16_t* out) {
+  const __m512i codes = _mm512_loadu_si512(row);
+  uint32_t scales = 0;
+  __builtin_memcpy(&scales, scale, sizeof(scales));
+  // Dword i of block b: code byte 16b + i four times. Its lower word has the low nibble in its lowest bits, the upper
+  // word does once it is shifted; bit 4 picks equal halves.
+  const __m512i pick =
+      _mm512_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707,
+                        0x08080808, 0x09090909, 0x0A0A0A0A, 0x0B0B0B0B, 0x0C0C0C0C, 0x0D0D0D0D, 0x0E0E0E0E, 0x0F0F0F0F);
+  const __m512i shift = _mm512_set1_epi32(0x00040000);
+#pragma GCC unroll 4
+  for (int b = 0; b < 4; ++b) {
+    const __m512i bytes =
+        _mm512_permutexvar_epi8(_mm512_add_epi8(pick, _mm512_set1_epi8(static_cast<char>(16 * b))), codes);
+    const auto* table = reinterpret_cast<const __m256i*>(tables.fp4[(scales >> (8 * b)) & 0xFF]);
+    const __m512i words =
+        _mm512_permutexvar_epi16(_mm512_srlv_epi16(bytes, shift), _mm512_broadcast_i64x4(_mm256_load_si256(table)));
+    _mm512_store_si512(out + b * kPanel * kBlock, words);
+  }
+}
+
+// Share `kShare` of kShares of the chunk's next kRows rows. REQUIRES: kRows is even.
+template <ops::WeightFormat kFormat, int kRows, int kShare, int kShares>
+[[gnu::always_inline]] inline void decode_share(const Feed& feed, const DecodeTables& tables) {
+  // FP4: lines of four blocks; the others: rows of one block, FP8 two of them.
+  constexpr int kSteps = kFormat == ops::WeightFormat::kFp4Block32   ? kRows * 2
+                         : kFormat == ops::WeightFormat::kFp8Block32 ? kRows * 4
+                                                                     : kRows * 8;
+  constexpr int kRowSteps = kSteps / static_cast<int>(kFormat == ops::WeightFormat::kFp4Block32 ? 2 : kChunk);
 #pragma GCC unroll 32
-    for (int r = 0; r < kRows; r += 2) {
-      decode_fp8_rows(row + r * feed.row_bytes, feed.row_bytes, bytes, out + r * kBlock);
-    }
-  } else {
-#pragma GCC unroll 32
-    for (int r = 0; r < kRows; ++r) {
-      const std::byte* from = row + r * feed.row_bytes;
-      if constexpr (kFormat == ops::WeightFormat::kFp4Block32) {
-        const uint8_t scale = feed.scale[(begin + r) * feed.scale_bytes + block];
-        _mm512_store_si512(out + r * kBlock, fp4_words(from, tables.fp4[scale]));
-      } else {
-        _mm512_store_si512(out + r * kBlock, _mm512_loadu_si512(from));
-      }
+  for (int step = kSteps * kShare / kShares; step < kSteps * (kShare + 1) / kShares; ++step) {
+    const int64_t block = step / kRowSteps * (kFormat == ops::WeightFormat::kFp4Block32 ? 4 : 1);
+    const int64_t row = step % kRowSteps * (kFormat == ops::WeightFormat::kFp8Block32 ? 2 : 1);
+    const std::byte* from = feed.data + row * feed.row_bytes + block * block_bytes(kFormat);
+    uint16_t* out = feed.out + (block * kPanel + row) * kBlock;
+    if constexpr (kFormat == ops::WeightFormat::kFp4Block32) {
+      decode_fp4_line(from, feed.scale + row * feed.scale_bytes + block, tables, out);
+    } else if constexpr (kFormat == ops::WeightFormat::kFp8Block32) {
+      decode_fp8_rows(from, feed.row_bytes, fp8_bytes(tables, feed.scale[block]), out);
+    } else {
+      _mm512_store_si512(out, _mm512_loadu_si512(from));
     }
   }
 }

@@ -24,12 +24,13 @@ constexpr int64_t kCacheLine = 64;
 #include "cpu/amx_decode-inl.h"
 
 constexpr int64_t kTileValues = kGroup * kBlock;  // of W, 16 rows
+constexpr int64_t kInputValues = 16 * kGroup;     // of x, pairs of BF16
+constexpr int64_t kSumValues = kGroup * kGroup;
 
-// Tiles 0-3: sums [16 rows of W][rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][rows of x].
-// Tiles 0, 2, 6 have `first` rows of x, tiles 1, 3, 7 have `second`.
-inline void configure(int64_t first, int64_t second) {
+// Tiles 0-3: sums [16 rows of W][`size` rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][`size` rows of x].
+inline void configure(int64_t size) {
   TileConfig config;
-  const int64_t columns[8] = {first, second, first, second, 16, 16, first, second};
+  const int64_t columns[8] = {size, size, size, size, 16, 16, size, size};
   for (int i = 0; i < 8; ++i) {
     config.row_bytes[i] = static_cast<uint16_t>(columns[i] * 4);
     config.rows[i] = 16;
@@ -37,17 +38,21 @@ inline void configure(int64_t first, int64_t second) {
   configure_tiles(config);
 }
 
-// Sums of one group as the tiles leave them, [32 rows of W][size], turned into tile rows [size][32 rows of W].
-inline void turn_sums(float* sums, int64_t size) {
-  if (size == 1) return;
+// Sums of one group as the tiles leave them, [32 rows of W][stride], turned into tile rows [size][32 rows of W]. Both may
+// be the same memory.
+inline void turn_sums(const float* sums, int64_t stride, int64_t size, float* out) {
+  if (stride == 1) {
+    for (int64_t n = 0; n < kPanel; n += kLanes) store(out + n, load(sums + n));
+    return;
+  }
   __m512i low[16];
   __m512i high[16];
   const auto mask = static_cast<Mask>((1u << size) - 1u);
 #pragma GCC unroll 16
-  for (int n = 0; n < 16; ++n) low[n] = _mm512_maskz_loadu_epi32(mask, sums + n * size);
+  for (int n = 0; n < 16; ++n) low[n] = _mm512_maskz_loadu_epi32(mask, sums + n * stride);
   transpose(low);
 #pragma GCC unroll 16
-  for (int n = 0; n < 16; ++n) high[n] = _mm512_maskz_loadu_epi32(mask, sums + (16 + n) * size);
+  for (int n = 0; n < 16; ++n) high[n] = _mm512_maskz_loadu_epi32(mask, sums + (16 + n) * stride);
   transpose(high);
   alignas(64) float turned[kGroup * kPanel];
 #pragma GCC unroll 16
@@ -55,7 +60,7 @@ inline void turn_sums(float* sums, int64_t size) {
     store(turned + i * kPanel, as_float(low[i]));
     store(turned + i * kPanel + 16, as_float(high[i]));
   }
-  for (int64_t i = 0; i < size * kPanel; i += kLanes) store(sums + i, load(turned + i));
+  for (int64_t i = 0; i < size * kPanel; i += kLanes) store(out + i, load(turned + i));
 }
 
 // At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one, of this panel
@@ -72,7 +77,7 @@ void multiply_few(const MultiplyArgs& args) {
     if (block + kUnit <= blocks) decode(args.w, first, begin, begin + kPart, block, kUnit, to);
     else decode(args.w, first, begin, begin + kPart, block, blocks - block, to);
   };
-  configure(size, size);
+  configure(size);
   for (int64_t i = 0; i < kUnit; ++i) decode_part(0, 0, i, decoded[0]);
   int turn = 0;
   for (int64_t panel = 0; panel < args.panels; ++panel) {
@@ -96,7 +101,7 @@ void multiply_few(const MultiplyArgs& args) {
     float* sums = args.tile + panel * size * kPanel;
     store_tile<0>(sums, row_bytes);
     store_tile<2>(sums + 16 * size, row_bytes);
-    turn_sums(sums, size);
+    turn_sums(sums, size, size, sums);
   }
 }
 
@@ -109,8 +114,7 @@ constexpr int64_t kNearPairs = 4;  // up to here the sums of a panel stay in the
 // A group of rows of x and its sums for one panel.
 struct RowGroup {
   const uint32_t* x;
-  int64_t size;
-  float* sums;
+  float* sums;  // [32 rows of W][kGroup]
 };
 
 // Two groups times a chunk of decoded blocks of K, to be added to their sums.
@@ -119,7 +123,7 @@ struct Pair {
   RowGroup a;
   RowGroup b;
   bool is_first;            // chunk: the sums are zero
-  const float* next_sums;   // of the next pair: come near
+  const float* next_sums;   // of the next pair, or nullptr: come near
   const std::byte* next_x;  // of the next chunk, or nullptr
   int64_t next_x_lines;     // per block
 };
@@ -132,25 +136,27 @@ inline void load_sums(const Pair& pair) {
     zero_tile<3>();
     return;
   }
-  load_tile<0>(pair.a.sums, pair.a.size * 4);
-  load_tile<1>(pair.b.sums, pair.b.size * 4);
-  load_tile<2>(pair.a.sums + 16 * pair.a.size, pair.a.size * 4);
-  load_tile<3>(pair.b.sums + 16 * pair.b.size, pair.b.size * 4);
+  load_tile<0>(pair.a.sums, 64);
+  load_tile<1>(pair.b.sums, 64);
+  load_tile<2>(pair.a.sums + kSumValues, 64);
+  load_tile<3>(pair.b.sums + kSumValues, 64);
 }
 
 inline void store_sums(const Pair& pair) {
-  store_tile<0>(pair.a.sums, pair.a.size * 4);
-  store_tile<1>(pair.b.sums, pair.b.size * 4);
-  store_tile<2>(pair.a.sums + 16 * pair.a.size, pair.a.size * 4);
-  store_tile<3>(pair.b.sums + 16 * pair.b.size, pair.b.size * 4);
+  store_tile<0>(pair.a.sums, 64);
+  store_tile<1>(pair.b.sums, 64);
+  store_tile<2>(pair.a.sums + kSumValues, 64);
+  store_tile<3>(pair.b.sums + kSumValues, 64);
 }
 
 // Lines of the next sums and of the next x, the share of one block.
 [[gnu::always_inline]] inline void bring_next(const Pair& pair, int64_t block) {
   constexpr int64_t kLines = 2 * kGroup * kPanel * 4 / kCacheLine / kChunk;
-  const std::byte* sums = reinterpret_cast<const std::byte*>(pair.next_sums) + block * kLines * kCacheLine;
+  if (pair.next_sums != nullptr) {
+    const std::byte* sums = reinterpret_cast<const std::byte*>(pair.next_sums) + block * kLines * kCacheLine;
 #pragma GCC unroll 8
-  for (int64_t line = 0; line < kLines; ++line) prefetch_first(sums + line * kCacheLine);
+    for (int64_t line = 0; line < kLines; ++line) prefetch_first(sums + line * kCacheLine);
+  }
   if (pair.next_x == nullptr) return;
   const std::byte* x = pair.next_x + block * pair.next_x_lines * kCacheLine;
   for (int64_t line = 0; line < pair.next_x_lines; line += 4) {
@@ -164,22 +170,19 @@ inline void store_sums(const Pair& pair) {
 template <ops::WeightFormat kFormat, int kRows, int64_t kStep>
 [[gnu::always_inline]] inline void multiply_step(const Pair& pair, const Feed& feed, const DecodeTables& tables) {
   constexpr bool kIsLast = kStep + 1 == kChunk;
-  constexpr int kFirstRows = kRows >= 4 ? kRows / 2 : kRows;
   const uint16_t* w = pair.w + (kStep + 1) * 2 * kTileValues;
   multiply_tiles<0, 4, 6>();
   multiply_tiles<1, 4, 7>();
   if constexpr (!kIsLast) load_tile<4>(w, 64);
-  if constexpr (kRows > 0) decode_rows<kFormat, kFirstRows>(feed, tables, kStep, 0);
+  if constexpr (kRows > 0) decode_share<kFormat, kRows, 2 * kStep, 2 * kChunk>(feed, tables);
   multiply_tiles<2, 5, 6>();
-  if constexpr (!kIsLast) load_passing_tile<6>(pair.a.x + (kStep + 1) * 16 * pair.a.size, pair.a.size * 4);
+  if constexpr (!kIsLast) load_passing_tile<6>(pair.a.x + (kStep + 1) * kInputValues, 64);
   multiply_tiles<3, 5, 7>();
   if constexpr (!kIsLast) {
-    load_passing_tile<7>(pair.b.x + (kStep + 1) * 16 * pair.b.size, pair.b.size * 4);
+    load_passing_tile<7>(pair.b.x + (kStep + 1) * kInputValues, 64);
     load_tile<5>(w + kTileValues, 64);
   }
-  if constexpr (kRows > kFirstRows) {
-    decode_rows<kFormat, kRows - kFirstRows>(feed, tables, kStep, kFirstRows);
-  }
+  if constexpr (kRows > 0) decode_share<kFormat, kRows, 2 * kStep + 1, 2 * kChunk>(feed, tables);
   bring_next(pair, kStep);
   if constexpr (kRows > 0) bring_rows<kFormat, kRows>(feed, kStep);
 }
@@ -191,8 +194,8 @@ void multiply_pair(const Pair& at, const Feed& from) {
   const Feed feed = from;
   const DecodeTables& tables = decode_tables();
   load_tile<4>(pair.w, 64);
-  load_passing_tile<6>(pair.a.x, pair.a.size * 4);
-  load_passing_tile<7>(pair.b.x, pair.b.size * 4);
+  load_passing_tile<6>(pair.a.x, 64);
+  load_passing_tile<7>(pair.b.x, 64);
   load_tile<5>(pair.w + kTileValues, 64);
   load_sums(pair);
   [&]<int64_t... kStep>(std::integer_sequence<int64_t, kStep...>) __attribute__((always_inline)) {
@@ -206,8 +209,8 @@ void multiply_short_pair(const Pair& pair, int64_t count) {
   load_sums(pair);
   for (int64_t block = 0; block < count; ++block) {
     load_tile<4>(pair.w + block * 2 * kTileValues, 64);
-    load_passing_tile<6>(pair.a.x + block * 16 * pair.a.size, pair.a.size * 4);
-    load_passing_tile<7>(pair.b.x + block * 16 * pair.b.size, pair.b.size * 4);
+    load_passing_tile<6>(pair.a.x + block * kInputValues, 64);
+    load_passing_tile<7>(pair.b.x + block * kInputValues, 64);
     multiply_tiles<0, 4, 6>();
     multiply_tiles<1, 4, 7>();
     load_tile<5>(pair.w + (block * 2 + 1) * kTileValues, 64);
@@ -219,23 +222,22 @@ void multiply_short_pair(const Pair& pair, int64_t count) {
 
 // The last group, where it has no other.
 void multiply_single(const uint16_t* w, int64_t count, const RowGroup& group, bool is_first) {
-  const int64_t bytes = group.size * 4;
   if (is_first) {
     zero_tile<0>();
     zero_tile<2>();
   } else {
-    load_tile<0>(group.sums, bytes);
-    load_tile<2>(group.sums + 16 * group.size, bytes);
+    load_tile<0>(group.sums, 64);
+    load_tile<2>(group.sums + kSumValues, 64);
   }
   for (int64_t block = 0; block < count; ++block) {
-    load_passing_tile<6>(group.x + block * 16 * group.size, bytes);
+    load_passing_tile<6>(group.x + block * kInputValues, 64);
     load_tile<4>(w + block * 2 * kTileValues, 64);
     multiply_tiles<0, 4, 6>();
     load_tile<5>(w + (block * 2 + 1) * kTileValues, 64);
     multiply_tiles<2, 5, 6>();
   }
-  store_tile<0>(group.sums, bytes);
-  store_tile<2>(group.sums + 16 * group.size, bytes);
+  store_tile<0>(group.sums, 64);
+  store_tile<2>(group.sums + kSumValues, 64);
 }
 
 using PairFunction = void (*)(const Pair& pair, const Feed& feed);
@@ -246,6 +248,7 @@ PairFunction pair_function(int64_t rows) {
     case 2: return multiply_pair<kFormat, 2>;
     case 4: return multiply_pair<kFormat, 4>;
     case 8: return multiply_pair<kFormat, 8>;
+    case 12: return multiply_pair<kFormat, 12>;
     case 16: return multiply_pair<kFormat, 16>;
     case 32: return multiply_pair<kFormat, 32>;
     default: return multiply_pair<kFormat, 0>;
@@ -262,11 +265,13 @@ PairFunction pair_function(ops::WeightFormat format, int64_t rows) {
   return pair_function<ops::WeightFormat::kBF16>(rows);
 }
 
-// Rows of a panel to decode per pair, so that all pairs share a panel's 32.
-int64_t rows_per_pair(int64_t pairs) {
-  int64_t rows = 2;
-  while (rows < kPanel && rows * pairs < kPanel) rows *= 2;
-  return rows;
+// Rows to decode during the next of `pairs` pairs, where `left` of a panel's rows are left.
+int64_t rows_to_decode(int64_t left, int64_t pairs) {
+  const int64_t share = (left + pairs - 1) / pairs;
+  for (const int64_t rows : {0, 2, 4, 8, 12, 16}) {
+    if (share <= rows) return rows < left ? rows : left;
+  }
+  return kPanel;
 }
 
 class ManyRows {
@@ -278,12 +283,19 @@ class ManyRows {
         groups_((args.count + kGroup - 1) / kGroup),
         last_size_(args.count - (groups_ - 1) * kGroup),
         is_near_(groups_ / 2 <= kNearPairs),
-        rows_(rows_per_pair(groups_ / 2)),
-        decoding_(pair_function(args.w.format, rows_)),
-        plain_(pair_function(args.w.format, 0)) {}
+        plain_(pair_function(args.w.format, 0)) {
+    int64_t left = kPanel;
+    for (int64_t i = 0; i < kPlan; ++i) {
+      const int64_t pairs = groups_ / 2 - i;
+      plan_[i].rows = pairs > 0 ? rows_to_decode(left, pairs) : 0;
+      plan_[i].function = pair_function(args.w.format, plan_[i].rows);
+      left -= plan_[i].rows;
+    }
+  }
 
   void run() {
     const int64_t units = chunks_ * args_.panels;
+    configure(kGroup);
     decode_unit(0);
     for (int64_t unit = 0; unit < units; ++unit) {
       const bool has_next = unit + 1 < units;
@@ -292,7 +304,10 @@ class ManyRows {
       if (has_next && !feeds) decode_unit(unit + 1);
     }
     for (int64_t panel = 0; panel < args_.panels; ++panel) {
-      for (int64_t group = 0; group < groups_; ++group) turn_sums(sums_of(panel, group), size_of(group));
+      for (int64_t group = 0; group < groups_; ++group) {
+        float* out = args_.tile + (panel * args_.count + group * kGroup) * kPanel;
+        turn_sums(sums_of(panel, group), kGroup, size_of(group), out);
+      }
     }
   }
 
@@ -329,23 +344,18 @@ class ManyRows {
             data_of(later, row_bytes)};
   }
   [[nodiscard]] int64_t size_of(int64_t group) const { return group == groups_ - 1 ? last_size_ : kGroup; }
-  [[nodiscard]] float* sums_of(int64_t panel, int64_t group) const {
+  // A short group has no room for whole tiles in the result.
+  [[nodiscard]] float* sums_of(int64_t panel, int64_t group) {
+    if (size_of(group) < kGroup) return short_sums_[panel];
     return args_.tile + (panel * args_.count + group * kGroup) * kPanel;
   }
   [[nodiscard]] const uint32_t* x_of(int64_t group, int64_t chunk) const {
     void* packed = const_cast<void*>(args_.packed);
-    return group_block(packed, args_.w.columns, args_.count, group, size_of(group), chunk * kChunk);
+    return group_block(packed, args_.w.columns, args_.count, group, chunk * kChunk);
   }
-  [[nodiscard]] RowGroup rows_of(int64_t panel, int64_t group, int64_t chunk) const {
-    return {x_of(group, chunk), size_of(group), sums_of(panel, group)};
+  [[nodiscard]] RowGroup rows_of(int64_t panel, int64_t group, int64_t chunk) {
+    return {x_of(group, chunk), sums_of(panel, group)};
   }
-  void use_tiles(int64_t first, int64_t second) {
-    if (first == first_ && second == second_) return;
-    configure(first, second);
-    first_ = first;
-    second_ = second;
-  }
-
   void multiply_unit(int64_t unit, bool feeds, Feed feed) {
     const int64_t chunk = chunk_of(unit);
     const int64_t panel = panel_of(unit);
@@ -354,33 +364,30 @@ class ManyRows {
     const bool brings_x = !is_near_ && chunk + 1 < chunks_;
     // A pair's share of the next chunk of x, over all panels, in whole steps of four lines.
     if (brings_x) pair.next_x_lines = (2 * kGroup / args_.panels + 3) / 4 * 4;
-    int64_t rows = 0;
     for (int64_t group = 0; group + 1 < groups_; group += 2) {
       pair.a = rows_of(panel, group, chunk);
       pair.b = rows_of(panel, group + 1, chunk);
-      pair.next_sums = sums_of(panel, group + 2);
+      if (!is_near_) pair.next_sums = sums_of(panel, group + 2);
       if (brings_x) {
         pair.next_x = reinterpret_cast<const std::byte*>(x_of(group, chunk + 1)) +
                       panel * pair.next_x_lines * kChunk * kCacheLine;
       }
-      use_tiles(kGroup, pair.b.size);
       if (count < kChunk) {
         multiply_short_pair(pair, count);
         continue;
       }
-      if (!feeds || rows == kPanel) {
+      if (!feeds || group / 2 >= kPlan) {
         plain_(pair, feed);
         continue;
       }
-      decoding_(pair, feed);
-      rows += rows_;
-      feed.data += rows_ * feed.row_bytes;
-      feed.scale += rows_ * feed.scale_bytes;
-      feed.later += rows_ * feed.row_bytes;
-      feed.out += rows_ * kBlock;
+      const Step& step = plan_[group / 2];
+      step.function(pair, feed);
+      feed.data += step.rows * feed.row_bytes;
+      feed.scale += step.rows * feed.scale_bytes;
+      feed.later += step.rows * feed.row_bytes;
+      feed.out += step.rows * kBlock;
     }
     if (groups_ % 2 == 0) return;
-    use_tiles(last_size_, last_size_);
     multiply_single(decoded(unit), count, rows_of(panel, groups_ - 1, chunk), chunk == 0);
   }
 
@@ -390,11 +397,15 @@ class ManyRows {
   const int64_t groups_;
   const int64_t last_size_;
   const bool is_near_;
-  const int64_t rows_;
-  const PairFunction decoding_;
   const PairFunction plain_;
-  int64_t first_ = 0;
-  int64_t second_ = 0;
+  // What the first pairs of a unit decode.
+  struct Step {
+    int64_t rows;
+    PairFunction function;
+  };
+  static constexpr int64_t kPlan = kPanel / 2;
+  Step plan_[kPlan];
+  alignas(64) float short_sums_[kPanelGroup][2 * kSumValues];
   alignas(64) uint16_t decoded_[2][kChunk * kPanel * kBlock];
 };
 
