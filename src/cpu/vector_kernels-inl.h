@@ -180,12 +180,14 @@ inline void store_panel_row(const float* from, int64_t size, void* row, int64_t 
 
 // Row by row, so that lines next to each other are written together.
 void store_tile(const StoreArgs& args) {
+  constexpr int64_t kAhead = 6;  // rows that come near: they may lie pages apart
   const StoreArgs a = args;
   const int64_t row_bytes = a.stride * (a.is_f32 ? 4 : 2);
   for (int64_t i = 0; i < a.count; ++i) {
     std::byte* row = static_cast<std::byte*>(a.y) + i * row_bytes;
     const float* from = a.tile + i * kPanel;
     for (int64_t first = 0; first < a.outputs; first += kPanel) {
+      __builtin_prefetch(row + kAhead * row_bytes + first * (a.is_f32 ? 4 : 2), 1);
       const int64_t left = a.outputs - first;
       store_panel_row(from, left < kPanel ? left : kPanel, row, first, a.is_f32);
       from += a.count * kPanel;
