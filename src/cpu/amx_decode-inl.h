@@ -1,5 +1,5 @@
-// Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h inside the
-// anonymous namespace of an instruction-set file.
+// Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h inside
+// the anonymous namespace of an instruction-set file.
 
 
 // A cache line's blocks of FP8, of few enough rows that lines stay in the first cache however far the rows lie apart.
@@ -36,7 +36,7 @@ inline void decode_fp8_rows(const std::byte* row, int64_t row_bytes, const Fp8By
   _mm512_store_si512(out + kBlock, _mm512_unpackhi_epi8(low, high));
 }
 
-// ---- Any part of a panel: its rows [begin, end), blocks [block, block + count) of K ----------------------------------
+// ---- Any part of a panel: its rows [begin, end), blocks [block, block + count) of K ---------------------------------
 // Callers take kPart rows and at most kUnit blocks. Sizes are copied first: the compiler takes every vector store for
 // one that could change them.
 
@@ -122,7 +122,7 @@ inline void decode_chunk(const ops::Weight& w, int64_t first, int64_t block, int
   }
 }
 
-// ---- Whole chunks of whole panels, a few rows at a time: straight code to put between products -----------------------
+// ---- Whole chunks of whole panels, a few rows at a time: straight code to put between products ----------------------
 
 constexpr int64_t block_bytes(ops::WeightFormat format) {
   return format == ops::WeightFormat::kFp8Block32   ? kBlock

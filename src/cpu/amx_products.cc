@@ -38,8 +38,8 @@ inline void configure(int64_t size) {
   configure_tiles(config);
 }
 
-// Sums of one group as the tiles leave them, [32 rows of W][stride], turned into tile rows [size][32 rows of W]. Both may
-// be the same memory.
+// Sums of one group as the tiles leave them, [32 rows of W][stride], turned into tile rows [size][32 rows of W]. Both
+// may be the same memory.
 inline void turn_sums(const float* sums, int64_t stride, int64_t size, float* out) {
   if (stride == 1) {
     for (int64_t n = 0; n < kPanel; n += kLanes) store(out + n, load(sums + n));
@@ -332,16 +332,15 @@ class ManyRows {
     return args_.w.data + first_row(unit) * row_bytes + chunk_of(unit) * kChunk * block_bytes(args_.w.format);
   }
   [[nodiscard]] Feed feed_of(int64_t unit, int64_t later) {
-    const int64_t blocks = args_.w.columns / kBlock;
     const int64_t row_bytes = args_.w.columns * block_bytes(args_.w.format) / kBlock;
+    Feed feed{data_of(unit, row_bytes), nullptr, row_bytes, 0, decoded(unit), data_of(later, row_bytes)};
+    if (args_.w.scale == nullptr) return feed;
+    const int64_t blocks = args_.w.columns / kBlock;
     const bool has_row_scales = args_.w.format == ops::WeightFormat::kFp4Block32;
-    const int64_t scale_row = has_row_scales ? first_row(unit) : first_row(unit) / kBlock;
-    return {data_of(unit, row_bytes),
-            args_.w.scale + scale_row * blocks + chunk_of(unit) * kChunk,
-            row_bytes,
-            has_row_scales ? blocks : 0,
-            decoded(unit),
-            data_of(later, row_bytes)};
+    const int64_t row = has_row_scales ? first_row(unit) : first_row(unit) / kBlock;
+    feed.scale = args_.w.scale + row * blocks + chunk_of(unit) * kChunk;
+    if (has_row_scales) feed.scale_bytes = blocks;
+    return feed;
   }
   [[nodiscard]] int64_t size_of(int64_t group) const { return group == groups_ - 1 ? last_size_ : kGroup; }
   // A short group has no room for whole tiles in the result.
@@ -383,7 +382,7 @@ class ManyRows {
       const Step& step = plan_[group / 2];
       step.function(pair, feed);
       feed.data += step.rows * feed.row_bytes;
-      feed.scale += step.rows * feed.scale_bytes;
+      if (feed.scale != nullptr) feed.scale += step.rows * feed.scale_bytes;
       feed.later += step.rows * feed.row_bytes;
       feed.out += step.rows * kBlock;
     }

@@ -92,6 +92,21 @@ TEST_P(CpuEquality, LinearOfManyPanels) {
   }
 }
 
+// As many pairs of groups of rows as share a panel's decoding in every way, with a group left over and without.
+TEST_P(CpuEquality, LinearOfManyGroupsOfRows) {
+  Pcg64 random(15);
+  for (const WeightFormat format : {WeightFormat::kFp8Block32, WeightFormat::kFp4Block32, WeightFormat::kBF16}) {
+    for (const int64_t tokens : {80, 96, 113, 128, 161, 192, 224, 336, 400, 512, 545}) {
+      const int64_t rows = 32 * 9;
+      const int64_t columns = 32 * 17;
+      Rows x = random_rows(random, tokens, columns, DType::kBF16);
+      if (is_quantized(format)) put_on_grid(x);
+      const LinearCase c{format, tokens, rows, columns, DType::kBF16, DType::kBF16};
+      expect_equal_linear(c, x, random_weight(random, format, rows, columns), 1);
+    }
+  }
+}
+
 // Blocks of x on the MXFP8 grid for which sums over integers take two digits, three digits, or are not exact in F32 so
 // that the order counts, and zeros.
 void fill_with_digits(Pcg64& random, Rows& x) {
