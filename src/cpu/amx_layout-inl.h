@@ -1,7 +1,7 @@
 // How the tiles' rows of x lie in memory: chunks of kChunk blocks of K, the last one shorter; a chunk is groups of 16
 // rows of x, of which a lone group has only as many as there are and a last one ends with zeros; a group is
-// [block of K][16 pairs of K][rows][2] BF16. So what is multiplied together lies together. Included inside the anonymous
-// namespace of an instruction-set file.
+// [block of K][16 pairs of K][rows][2] BF16. So what is multiplied together lies together. Included inside the
+// anonymous namespace of an instruction-set file.
 
 constexpr int64_t kGroup = 16;  // rows of x in one tile
 
