@@ -159,9 +159,9 @@ inline void store_sums(const Pair& pair) {
   }
   if (pair.next_x == nullptr) return;
   const std::byte* x = pair.next_x + block * pair.next_x_lines * kCacheLine;
-  for (int64_t line = 0; line < pair.next_x_lines; line += 4) {
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < 4; ++i) prefetch(x + (line + i) * kCacheLine);
+  for (int64_t line = 0; line < pair.next_x_lines; line += 2) {
+    prefetch(x + line * kCacheLine);
+    prefetch(x + (line + 1) * kCacheLine);
   }
 }
 
@@ -360,9 +360,10 @@ class ManyRows {
     const int64_t panel = panel_of(unit);
     const int64_t count = blocks_of(chunk);
     Pair pair{decoded(unit), {}, {}, chunk == 0, nullptr, nullptr, 0};
-    const bool brings_x = !is_near_ && chunk + 1 < chunks_;
-    // A pair's share of the next chunk of x, over all panels, in whole steps of four lines.
-    if (brings_x) pair.next_x_lines = (2 * kGroup / args_.panels + 3) / 4 * 4;
+    // A pair's part of the next chunk of x, shared by all panels in whole steps of two lines per block.
+    constexpr int64_t kLines = 2 * kInputValues * 4 / kCacheLine;
+    pair.next_x_lines = (kLines / args_.panels + 1) / 2 * 2;
+    const bool brings_x = !is_near_ && chunk + 1 < chunks_ && panel * pair.next_x_lines < kLines;
     for (int64_t group = 0; group + 1 < groups_; group += 2) {
       pair.a = rows_of(panel, group, chunk);
       pair.b = rows_of(panel, group + 1, chunk);

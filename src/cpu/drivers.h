@@ -67,11 +67,20 @@ void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {
   return std::max(rows, std::min(rows * kPanelGroup, kTileRows)) * kPanel;
 }
-// Panels that share a pass over `rows` packed rows: few enough to balance. Few rows are bound by memory and take
-// smaller pieces than many.
+// Panels that share a pass over `rows` packed rows. Few rows are bound by memory and take small pieces that balance.
+// Many take as many panels as fit, but so that all threads end together; a pass costs about as much as a panel more.
 [[nodiscard]] constexpr int64_t panels_together(int64_t panels, int64_t rows, int threads) noexcept {
   const int64_t most = std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);
-  return std::clamp<int64_t>(panels / (int64_t{threads} * (rows <= kPackUnit ? 16 : 3)), 1, most);
+  if (rows <= kPackUnit) return std::clamp<int64_t>(panels / (int64_t{threads} * 16), 1, most);
+  const auto cost = [&](int64_t together) {
+    const int64_t steps = (panels + together - 1) / together;
+    return (steps + threads - 1) / threads * (together + 1);
+  };
+  int64_t best = most;
+  for (int64_t together = most - 1; together > 0; --together) {
+    if (cost(together) < cost(best)) best = together;
+  }
+  return best;
 }
 
 }  // namespace ps::cpu
