@@ -6,9 +6,12 @@
 #include <charconv>
 #include <chrono>
 #include <limits>
+#include <optional>
+#include <utility>
 
+#include "apps/http/answer_stream.h"
 #include "apps/http/http_client.h"
-#include "apps/http/sse_reader.h"
+#include "apps/http/served_model.h"
 #include "base/json.h"
 #include "base/macros.h"
 
@@ -19,30 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLongestWait{1000};
 
-int64_t number(const JsonValue* parent, std::string_view name) {
-  const JsonValue* value = parent != nullptr ? parent->find(name) : nullptr;
-  if (value == nullptr || !value->is_number()) return 0;
-  const auto integer = value->integer();
-  return integer.ok() ? integer.value() : 0;
-}
-
-struct ServedModel {
-  std::string name;
-  int64_t vocabulary = 0;
-  int64_t max_context = 0;
-};
-
-Result<ServedModel> first_model(HttpClient& client) {
-  PS_TRY(const std::string body, client.get("/v1/models"));
-  PS_TRY(const JsonValue reply, JsonValue::parse(body).with(client.url() + "/v1/models"));
-  const JsonValue* models = reply.find("data");
-  if (models != nullptr && models->is_array() && !models->items().empty()) {
-    const JsonValue& model = models->items().front();
-    const JsonValue* id = model.find("id");
-    ServedModel served{"", number(&model, "vocab_size"), number(&model, "max_model_len")};
-    if (id != nullptr && id->is_string()) served.name = id->text();
-    if (!served.name.empty() && served.vocabulary > 3 && served.max_context > 0) return served;
-  }
+Result<ServedModel> served_model(HttpClient& client) {
+  PS_TRY(std::optional<ServedModel> model, first_model(client));
+  if (model.has_value() && model->vocabulary > 3 && model->max_context > 0) return std::move(*model);
   return Status::unsupported(client.url() +
                              "/v1/models lists no model with vocab_size and max_model_len, as pagestate serve does");
 }
@@ -88,69 +70,20 @@ std::string request_body(const std::string& model, const engine::Request& reques
   return std::move(json).text();
 }
 
-// Reads the stream of one answer.
-class AnswerReader {
- public:
-  // How many events with tokens these bytes complete.
-  Result<int64_t> take(std::string_view bytes) {
-    events_.clear();
-    int64_t tokens = 0;
-    PS_RETURN_IF_ERROR(sse_.feed(bytes, events_));
-    for (const std::string& event : events_) {
-      if (event == "[DONE]") {
-        is_done_ = true;
-        continue;
-      }
-      PS_TRY(const JsonValue chunk, JsonValue::parse(event).with("the server's stream"));
-      PS_TRY(const bool is_token, take_chunk(chunk));
-      tokens += is_token ? 1 : 0;
-    }
-    return tokens;
+// Adds the whole answer to the sums, or says why it is none.
+Status add_answer(const AnswerStream& stream, const engine::Request& request, LoadResult& result) {
+  if (!stream.is_done()) return Status::unavailable("the stream ended before the answer did");
+  if (!stream.usage().has_value()) return Status::unavailable("the stream has no usage");
+  if (stream.finish_reason() != "length") {
+    return Status::unavailable(fmt::format("the answer of {} tokens ended early, with finish_reason \"{}\"",
+                                           request.max_tokens, stream.finish_reason()));
   }
-
-  // Adds the whole answer to the sums, or says why it is none.
-  Status close(const engine::Request& request, LoadResult& result) const {
-    if (!is_done_) return Status::unavailable("the stream ended before the answer did");
-    if (!has_usage_) return Status::unavailable("the stream has no usage");
-    if (finish_ != "length") {
-      return Status::unavailable(
-          fmt::format("the answer of {} tokens ended early, with finish_reason \"{}\"", request.max_tokens, finish_));
-    }
-    // Tokens at the end that never became a character are not in the usage; "length" says that they were made.
-    result.answer_tokens += request.max_tokens;
-    result.prompt_tokens += prompt_tokens_;
-    result.cached_tokens += cached_tokens_;
-    return {};
-  }
-
- private:
-  Result<bool> take_chunk(const JsonValue& chunk) {
-    if (const JsonValue* error = chunk.find("error"); error != nullptr && error->is_object()) {
-      const JsonValue* message = error->find("message");
-      return Status::unavailable(message != nullptr && message->is_string() ? message->text() : "the server failed");
-    }
-    if (const JsonValue* usage = chunk.find("usage"); usage != nullptr && usage->is_object()) {
-      has_usage_ = true;
-      prompt_tokens_ = number(usage, "prompt_tokens");
-      cached_tokens_ = number(usage->find("prompt_tokens_details"), "cached_tokens");
-    }
-    const JsonValue* choices = chunk.find("choices");
-    if (choices == nullptr || !choices->is_array() || choices->items().empty()) return false;
-    const JsonValue& choice = choices->items().front();
-    if (const JsonValue* finish = choice.find("finish_reason"); finish != nullptr && finish->is_string()) {
-      finish_ = finish->text();
-    }
-    return true;
-  }
-
-  SseReader sse_;
-  std::vector<std::string> events_;
-  std::string finish_;
-  int64_t prompt_tokens_ = 0;
-  int64_t cached_tokens_ = 0;
-  bool has_usage_ = false;
-  bool is_done_ = false;
-};
+  // Tokens at the end that never became a character are not in the usage; "length" says that they were made.
+  result.answer_tokens += request.max_tokens;
+  result.prompt_tokens += stream.usage()->prompt_tokens;
+  result.cached_tokens += stream.usage()->cached_tokens;
+  return {};
+}
 
 // Sends what is due and reads what comes.
 class Run {
@@ -175,7 +108,7 @@ class Run {
 
  private:
   struct UnderWay {
-    AnswerReader reader;
+    AnswerStream stream;
     Timeline timeline;
   };
 
@@ -192,14 +125,12 @@ class Run {
 
   Status send(size_t index) {
     const auto request = std::make_shared<UnderWay>();
-    const auto on_bytes = [this, request](std::string_view bytes) -> Status {
-      PS_TRY(const int64_t tokens, request->reader.take(bytes));
-      for (int64_t i = 0; i < tokens; ++i) latencies_.add(request->timeline, now());
-      return {};
+    const auto on_bytes = [this, request](std::string_view bytes) {
+      return request->stream.feed(bytes, [&](const JsonValue&) { latencies_.add(request->timeline, now()); });
     };
     const auto on_end = [this, request, index](Status status) {
       --under_way_;
-      if (status.ok()) status = request->reader.close(arrivals_[index].request, result_);
+      if (status.ok()) status = add_answer(request->stream, arrivals_[index].request, result_);
       if (failure_.ok())
         failure_ = std::move(status).with(fmt::format("request {} of {}", index + 1, arrivals_.size()));
     };
@@ -224,7 +155,7 @@ class Run {
 
 Result<LoadResult> run_http_load(const std::string& url, const std::string& key, const LoadOptions& options) {
   PS_TRY(HttpClient client, HttpClient::create(url, key));
-  PS_TRY(const ServedModel model, first_model(client));
+  PS_TRY(const ServedModel model, served_model(client));
   PS_RETURN_IF_ERROR(check(options, model.max_context));
   PS_TRY(const Counts before, read_counts(client));
   Run run(client, model, options);

@@ -9,6 +9,7 @@
 #include "apps/chat/console.h"
 #include "apps/chat/line_source.h"
 #include "apps/chat/session.h"
+#include "apps/http/answer_stream.h"
 #include "apps/http/sse_reader.h"
 #include "base/macros.h"
 
@@ -76,6 +77,47 @@ std::string message_from(std::deque<std::string> lines) {
   if (message.value().kind == Line::Kind::kInterrupted) return "interrupted";
   if (message.value().kind == Line::Kind::kEnd) return "end";
   return (message.value().is_block ? "block: " : "") + message.value().text;
+}
+
+// What a stream of chunks adds up to, at every cut.
+TEST(AnswerStream, HandsOnChoicesAndKeepsEndAndUsage) {
+  const std::string bytes =
+      ": keep-alive\n\n"
+      "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}],\"usage\":null}\n\n"
+      "data: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"length\"}]}\n\n"
+      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,"
+      "\"prompt_tokens_details\":{\"cached_tokens\":3}}}\n\n"
+      "data: [DONE]\n\n";
+  for (size_t cut = 0; cut <= bytes.size(); ++cut) {
+    AnswerStream stream;
+    std::string text;
+    const auto add = [&](const JsonValue& choice) { text += choice.find("delta")->find("content")->text(); };
+    ASSERT_TRUE(stream.feed(std::string_view(bytes).substr(0, cut), add).ok());
+    EXPECT_EQ(stream.is_done(), cut == bytes.size());
+    ASSERT_TRUE(stream.feed(std::string_view(bytes).substr(cut), add).ok());
+    EXPECT_EQ(text, "ab");
+    EXPECT_EQ(stream.finish_reason(), "length");
+    ASSERT_TRUE(stream.usage().has_value());
+    EXPECT_EQ(stream.usage()->prompt_tokens, 7);
+    EXPECT_EQ(stream.usage()->cached_tokens, 3);
+    EXPECT_EQ(stream.usage()->answer_tokens, 2);
+    EXPECT_TRUE(stream.is_done());
+  }
+}
+
+TEST(AnswerStream, TellsAFailureOfTheServerFromNonsense) {
+  const auto ignore = [](const JsonValue&) {};
+  AnswerStream failed;
+  const Status failure = failed.feed("data: {\"error\":{\"message\":\"the server stops\"}}\n\n", ignore);
+  EXPECT_EQ(failure.code(), Code::kUnavailable);
+  EXPECT_EQ(failure.message(), "the server stops");
+  AnswerStream nonsense;
+  EXPECT_THAT(std::string(nonsense.feed("data: <html>\n\n", ignore).message()), HasSubstr("the server's stream"));
+  for (const std::string odd : {"3", "[]", "{}", R"({"choices":3,"usage":3})", R"({"choices":[3]})"}) {
+    AnswerStream stream;
+    EXPECT_TRUE(stream.feed("data: " + odd + "\n\n", ignore).ok()) << odd;
+    EXPECT_FALSE(stream.usage().has_value());
+  }
 }
 
 TEST(ReadMessage, JoinsLinesThatEndInABackslash) {
