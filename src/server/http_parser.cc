@@ -22,6 +22,15 @@ ApiError too_long_target(int64_t limit) {
   return ApiError::http(414, "the request target is longer than " + std::to_string(limit) + " bytes");
 }
 
+// A request through a proxy names the server once more, "http://host/path" (RFC 9112 3.2.2). There is one server here:
+// who is named does not matter.
+std::string_view without_origin(std::string_view target) {
+  constexpr std::string_view kScheme = "http://";
+  if (!target.starts_with(kScheme)) return target;
+  const size_t path = target.find('/', kScheme.size());
+  return path == std::string_view::npos ? "/" : target.substr(path);
+}
+
 bool has_bare_line_feed(std::string_view text) {
   const size_t feed = text.find('\n');
   return feed != std::string_view::npos && (feed == 0 || text[feed - 1] != '\r');
@@ -134,7 +143,7 @@ class RequestParser::Grammar final : public http::basic_parser<true> {
     if (static_cast<int64_t>(target.size()) > limits_.target_bytes) {
       return refuse(too_long_target(limits_.target_bytes), error);
     }
-    const std::string_view whole = view(target);
+    const std::string_view whole = without_origin(view(target));
     const size_t mark = whole.find('?');
     if (mark != std::string_view::npos) request.query = whole.substr(mark + 1);
     const bool is_decoded = percent_decode(whole.substr(0, mark), request.path);

@@ -50,6 +50,18 @@ TEST(RequestParser, ReadsARequestInAnyPieces) {
   }
 }
 
+TEST(RequestParser, ReadsTheTargetsThatProxiesSend) {
+  const auto path = [](const std::string& target) {
+    RequestParser parser({});
+    push_all(parser, "GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n", 5);
+    return parser.state() == State::kDone ? parser.take().path : "refused";
+  };
+  EXPECT_EQ(path("http://a:80/health?x=1"), "/health");
+  EXPECT_EQ(path("http://a"), "/");
+  EXPECT_EQ(path("https://a/health"), "refused");
+  EXPECT_EQ(path("a:80"), "refused");
+}
+
 TEST(RequestParser, ReadsChunksInAnyPieces) {
   for (size_t size = 1; size < 120; ++size) {
     RequestParser parser({});
