@@ -1,5 +1,5 @@
-// A streamed answer of OpenAI's surfaces, from bytes that arrive in any cuts: its chunks until "[DONE]", what it says of
-// its end and its usage, and the error that takes the place of what was still to come.
+// A streamed answer of OpenAI's surfaces, from bytes that arrive in any cuts: its chunks until "[DONE]", what it says
+// of its end and its usage, and the error that takes the place of what was still to come.
 //
 // Must not know what a choice holds: text, deltas. Threading: one thread.
 #pragma once

@@ -14,6 +14,7 @@ namespace {
 using text::ChatMessage;
 using text::ContentPart;
 using text::Role;
+using Tools = std::vector<text::ToolDefinition>;
 
 constexpr size_t kMaxStops = 16;
 constexpr std::string_view kUnsupportedDocument = "[Unsupported Document]";
@@ -44,20 +45,30 @@ Result<ContentPart> read_image(const ObjectReader& block) {
   return part;
 }
 
-// A block of a user's content or of a tool result, other than a tool result.
-Result<ContentPart> read_user_block(const ObjectReader& block, std::string_view type) {
+// A block of a user's content or of a tool result, other than those that only one of them has.
+Result<ContentPart> read_user_block(const ObjectReader& block, std::string_view type,
+                                    std::initializer_list<std::string_view> legal) {
   if (type == "text") {
     PS_TRY(std::string text, block.required_string("text"));
     return text_part(std::move(text));
   }
   if (type == "image") return read_image(block);
   if (type == "document") return text_part(std::string(kUnsupportedDocument));
-  return block.error("type", "\"" + std::string(type) + "\" is not supported here; " +
-                                 legal_values({"text", "image", "document", "tool_result"}));
+  return block.error("type", "\"" + std::string(type) + "\" is not supported here; " + legal_values(legal));
+}
+
+// The tool that a block refers to, as the line that the list of tools would have for it: a tool that joins late is
+// shown where it joins, so that what the prefix cache holds stays valid.
+Result<std::string> schema_of(const ObjectReader& block, std::string_view key, const Tools& tools) {
+  PS_TRY(const std::string name, block.required_string(key));
+  for (const text::ToolDefinition& tool : tools) {
+    if (tool.name == name) return std::move(JsonWriter().value(tool.function)).text();
+  }
+  return block.error(key, "\"" + name + "\" is not among the tools");
 }
 
 // `content` of a tool result: a string, blocks, or nothing.
-Status read_result_content(const ObjectReader& block, ChatMessage& message) {
+Status read_result_content(const ObjectReader& block, const Tools& tools, ChatMessage& message) {
   message.has_content = true;
   const JsonValue* content = block.find("content");
   if (content == nullptr) return {};
@@ -69,14 +80,19 @@ Status read_result_content(const ObjectReader& block, ChatMessage& message) {
   for (size_t i = 0; i < content->items().size(); ++i) {
     PS_TRY(const ObjectReader inner, ObjectReader::of(content->items()[i], item_path(block.path_of("content"), i)));
     PS_TRY(const std::string type, inner.required_string("type"));
-    PS_TRY(ContentPart part, read_user_block(inner, type));
+    if (type == "tool_reference") {
+      PS_TRY(std::string schema, schema_of(inner, "tool_name", tools));
+      message.content.push_back(text_part(std::move(schema)));
+      continue;
+    }
+    PS_TRY(ContentPart part, read_user_block(inner, type, {"text", "image", "document", "tool_reference"}));
     message.content.push_back(std::move(part));
   }
   return {};
 }
 
 // Appends the tool results of one user turn, then a user message with the rest.
-Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& path,
+Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& path, const Tools& tools,
                       std::vector<ChatMessage>& messages) {
   if (blocks.empty()) return Status::invalid(path + ": at least one block is required");
   ChatMessage user{.role = Role::kUser, .has_content = true};
@@ -84,16 +100,70 @@ Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& p
     PS_TRY(const ObjectReader block, ObjectReader::of(blocks[i], item_path(path, i)));
     PS_TRY(const std::string type, block.required_string("type"));
     if (type != "tool_result") {
-      PS_TRY(ContentPart part, read_user_block(block, type));
+      PS_TRY(ContentPart part, read_user_block(block, type, {"text", "image", "document", "tool_result"}));
       user.content.push_back(std::move(part));
       continue;
     }
     ChatMessage result{.role = Role::kTool};
     PS_TRY(result.tool_call_id, block.required_name("tool_use_id"));
-    PS_RETURN_IF_ERROR(read_result_content(block, result));
+    PS_RETURN_IF_ERROR(read_result_content(block, tools, result));
     messages.push_back(std::move(result));
   }
   if (!user.content.empty()) messages.push_back(std::move(user));
+  return {};
+}
+
+// The same tool as a function of chat completions; JSON keeps its spelling.
+Result<text::ToolDefinition> read_tool(const ObjectReader& tool) {
+  PS_TRY(std::optional<std::string> type, tool.string("type"));
+  if (type.has_value() && *type != "custom") {
+    return tool.error("type", "\"" + *type + "\" runs on Anthropic's servers or has no schema of its own; " +
+                                  legal_values({"custom"}));
+  }
+  text::ToolDefinition definition{.path = tool.path(), .schema_key = "input_schema"};
+  PS_TRY(definition.name, tool.required_string("name"));
+  PS_TRY(std::optional<std::string> description, tool.string("description"));
+  const JsonValue* schema = tool.find("input_schema");
+  if (schema == nullptr || !schema->is_object()) return tool.error("input_schema", "is required, an object");
+  JsonWriter function(JsonWriter::Style::kCompact);
+  function.begin_object();
+  function.key("name").string(definition.name);
+  if (description.has_value()) function.key("description").string(*description);
+  function.key("parameters").value(*schema);
+  PS_TRY(definition.function, JsonValue::parse(function.end_object().text(), text::kChatBodyLimits));
+  return definition;
+}
+
+// A change of the tools in the middle of a conversation, as text.
+Result<std::string> read_tool_change(const ObjectReader& block, bool is_addition, const Tools& tools) {
+  PS_TRY(const std::optional<ObjectReader> tool, block.inner("tool"));
+  if (!tool.has_value()) return block.error("tool", "is required, an object");
+  PS_TRY(const std::string type, tool->required_choice("type", {"tool_reference", "tool_definition"}));
+  if (!is_addition) {
+    PS_TRY(const std::string name, tool->required_string("name"));
+    return "This tool is no longer available: " + name;
+  }
+  constexpr std::string_view kAdded = "This tool is available from here on:\n";
+  if (type == "tool_reference") {
+    PS_TRY(const std::string schema, schema_of(*tool, "name", tools));
+    return std::string(kAdded) + schema;
+  }
+  PS_TRY(const std::optional<ObjectReader> inner, tool->inner("definition"));
+  if (!inner.has_value()) return tool->error("definition", "is required, an object");
+  PS_TRY(const text::ToolDefinition definition, read_tool(*inner));
+  return std::string(kAdded) + std::move(JsonWriter().value(definition.function)).text();
+}
+
+Status read_system_turn(const std::vector<JsonValue>& blocks, const std::string& path, const Tools& tools,
+                        ChatMessage& message) {
+  if (blocks.empty()) return Status::invalid(path + ": at least one block is required");
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    PS_TRY(const ObjectReader block, ObjectReader::of(blocks[i], item_path(path, i)));
+    PS_TRY(const std::string type, block.required_choice("type", {"text", "tool_addition", "tool_removal"}));
+    PS_TRY(std::string text,
+           type == "text" ? block.required_string("text") : read_tool_change(block, type == "tool_addition", tools));
+    message.content.push_back(text_part(std::move(text)));
+  }
   return {};
 }
 
@@ -130,7 +200,7 @@ Status read_assistant_turn(const std::vector<JsonValue>& blocks, const std::stri
 }
 
 // Adds what one message says. Neighbouring messages of the assistant become one.
-Status read_turn(const ObjectReader& fields, Role role, std::vector<ChatMessage>& messages) {
+Status read_turn(const ObjectReader& fields, Role role, const Tools& tools, std::vector<ChatMessage>& messages) {
   const JsonValue* content = fields.find("content");
   if (content == nullptr) return fields.error("content", "is required, a string or an array of blocks");
   const bool is_string = content->is_string();
@@ -146,23 +216,18 @@ Status read_turn(const ObjectReader& fields, Role role, std::vector<ChatMessage>
     message.content.push_back(text_part(content->text()));
     return {};
   }
-  if (role == Role::kUser && !is_string) return read_user_turn(content->items(), path, messages);
+  if (role == Role::kUser && !is_string) return read_user_turn(content->items(), path, tools, messages);
   ChatMessage message{.role = role, .has_content = true};
   if (is_string) {
     message.content.push_back(text_part(content->text()));
   } else {
-    std::vector<ChatMessage> parts;
-    PS_RETURN_IF_ERROR(read_user_turn(content->items(), path, parts));
-    for (ChatMessage& part : parts) {
-      if (part.role == Role::kTool) return fields.error("content", "a system message takes no tool_result");
-      message.content = std::move(part.content);
-    }
+    PS_RETURN_IF_ERROR(read_system_turn(content->items(), path, tools, message));
   }
   messages.push_back(std::move(message));
   return {};
 }
 
-Status read_messages(const ObjectReader& body, std::vector<ChatMessage>& messages) {
+Status read_messages(const ObjectReader& body, const Tools& tools, std::vector<ChatMessage>& messages) {
   PS_TRY(const std::span<const JsonValue> items, body.items("messages"));
   if (!body.has("messages")) return body.error("messages", "is required, an array");
   if (items.empty()) return body.error("messages", "at least one message is required");
@@ -170,7 +235,7 @@ Status read_messages(const ObjectReader& body, std::vector<ChatMessage>& message
     PS_TRY(const ObjectReader fields, ObjectReader::of(items[i], item_path("messages", i)));
     PS_TRY(const std::string name, fields.required_choice("role", {"user", "assistant", "system"}));
     const Role role = name == "user" ? Role::kUser : name == "assistant" ? Role::kAssistant : Role::kSystem;
-    PS_RETURN_IF_ERROR(read_turn(fields, role, messages));
+    PS_RETURN_IF_ERROR(read_turn(fields, role, tools, messages));
   }
   return {};
 }
@@ -200,34 +265,17 @@ Status read_system(const ObjectReader& body, std::vector<ChatMessage>& messages)
   return {};
 }
 
-// The same tool as a function of chat completions; JSON keeps its spelling.
-Result<text::ToolDefinition> read_tool(const ObjectReader& tool) {
-  PS_TRY(std::optional<std::string> type, tool.string("type"));
-  if (type.has_value() && *type != "custom") {
-    return tool.error("type", "\"" + *type + "\" runs on Anthropic's servers or has no schema of its own; " +
-                                  legal_values({"custom"}));
-  }
-  text::ToolDefinition definition{.path = tool.path(), .schema_key = "input_schema"};
-  PS_TRY(definition.name, tool.required_string("name"));
-  PS_TRY(std::optional<std::string> description, tool.string("description"));
-  const JsonValue* schema = tool.find("input_schema");
-  if (schema == nullptr || !schema->is_object()) return tool.error("input_schema", "is required, an object");
-  JsonWriter function(JsonWriter::Style::kCompact);
-  function.begin_object();
-  function.key("name").string(definition.name);
-  if (description.has_value()) function.key("description").string(*description);
-  function.key("parameters").value(*schema);
-  PS_TRY(definition.function, JsonValue::parse(function.end_object().text(), text::kChatBodyLimits));
-  return definition;
-}
-
-Status read_tools(const ObjectReader& body, std::vector<text::ToolDefinition>& tools) {
+// All tools, and those that the prompt lists: a tool that the client defers is shown where a tool_reference names it.
+Status read_tools(const ObjectReader& body, Tools& all, Tools& listed) {
   PS_TRY(const std::span<const JsonValue> items, body.items("tools"));
   for (size_t i = 0; i < items.size(); ++i) {
     PS_TRY(const ObjectReader tool, ObjectReader::of(items[i], item_path("tools", i)));
     PS_TRY(text::ToolDefinition definition, read_tool(tool));
-    tools.push_back(std::move(definition));
+    PS_TRY(const std::optional<bool> is_deferred, tool.boolean("defer_loading"));
+    if (!is_deferred.value_or(false)) listed.push_back(definition);
+    all.push_back(std::move(definition));
   }
+  if (listed.empty() && !all.empty()) return body.error("tools", "at least one must not have defer_loading");
   return {};
 }
 
@@ -326,8 +374,9 @@ Result<AnthropicRequest> read_anthropic_request(const JsonValue& body, Anthropic
       return fields.error(key, "is not supported");
   }
   PS_RETURN_IF_ERROR(read_system(fields, request.chat.messages));
-  PS_RETURN_IF_ERROR(read_messages(fields, request.chat.messages));
-  PS_RETURN_IF_ERROR(read_tools(fields, request.chat.tools));
+  Tools tools;
+  PS_RETURN_IF_ERROR(read_tools(fields, tools, request.chat.tools));
+  PS_RETURN_IF_ERROR(read_messages(fields, tools, request.chat.messages));
   PS_RETURN_IF_ERROR(read_tool_choice(fields, request));
   PS_TRY(const std::optional<bool> is_thinking, read_thinking(fields, request.chat.effort));
   PS_RETURN_IF_ERROR(settle(fields, is_thinking, defaults, request.chat));

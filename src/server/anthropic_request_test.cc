@@ -171,6 +171,52 @@ TEST(AnthropicRequest, ToolChoice) {
   }
 }
 
+// A client with many tools defers them, and sends the names of those that its own search finds.
+TEST(AnthropicRequest, ADeferredToolIsShownWhereItIsReferredTo) {
+  const std::string tools = R"(, "tools": [{"name": "search", "input_schema": {"type": "object"}},
+      {"name": "late", "description": "d", "input_schema": {"type": "object", "required": []},
+       "defer_loading": true}])";
+  const std::string turns = R"([{"role": "user", "content": "q"},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "search", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+                                    "content": [{"type": "tool_reference", "tool_name": "late"}]}]}])";
+  const auto request = read(with_messages(turns, tools));
+  EXPECT_THAT(outline(request),
+              ElementsAre("user:q", "assistant: call t search{}",
+                          R"(tool(t):{"name": "late", "description": "d", "parameters": {"type": "object", )"
+                          R"("required": []}})"));
+  ASSERT_TRUE(request.ok());
+  ASSERT_EQ(request.value().chat.tools.size(), 1u);
+  EXPECT_EQ(request.value().chat.tools[0].name, "search");
+  EXPECT_EQ(error_of(with_messages(turns)),
+            "messages[2].content[0].content[0].tool_name: \"late\" is not among the tools");
+  EXPECT_EQ(error_of(with(R"(, "tools": [{"name": "f", "input_schema": {"type": "object"}, "defer_loading": true}])")),
+            "tools: at least one must not have defer_loading");
+}
+
+TEST(AnthropicRequest, ToolsMayComeAndGoInTheMiddle) {
+  const std::string tools = R"(, "tools": [{"name": "f", "input_schema": {"type": "object"}},
+      {"name": "late", "input_schema": {"type": "object"}, "defer_loading": true}])";
+  EXPECT_THAT(outline(read(with_messages(R"([{"role": "user", "content": "q"}, {"role": "system", "content": [
+      {"type": "text", "text": "Now:"},
+      {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}},
+      {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}},
+      {"type": "tool_addition", "tool": {"type": "tool_definition", "definition":
+          {"name": "new", "input_schema": {"type": "object"}}}}]}])",
+                                         tools))),
+              ElementsAre("user:q",
+                          "system:Now:|This tool is no longer available: f|This tool is available from here on:\n"
+                          R"({"name": "late", "parameters": {"type": "object"}})"
+                          "|This tool is available from here on:\n"
+                          R"({"name": "new", "parameters": {"type": "object"}})"));
+  EXPECT_EQ(error_of(with_messages(R"([{"role": "user", "content": "q"},
+      {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "g"}}]}])")),
+            "messages[1].content[0].tool.name: \"g\" is not among the tools");
+  EXPECT_EQ(error_of(with_messages(R"([{"role": "system", "content": [{"type": "tool_result"}]}])")),
+            "messages[0].content[0].type: \"tool_result\" is not supported; legal values are text, tool_addition and "
+            "tool_removal");
+}
+
 // A line that changes with every request would defeat the prefix cache of a coding agent's long prompt.
 TEST(AnthropicRequest, TheBillingLineOfClaudeCodeIsNotShownToTheModel) {
   EXPECT_THAT(outline(read(with(R"(, "system": [{"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
@@ -203,9 +249,9 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       error_of(with_messages(R"([{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}])")),
       "messages[0].content[0].source.type: \"file\" is not supported; legal values are base64 and url");
   EXPECT_EQ(error_of(with_messages(R"([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
-                                       "content": [{"type": "tool_reference"}]}]}])")),
-            "messages[0].content[0].content[0].type: \"tool_reference\" is not supported here; legal values are text, "
-            "image, document and tool_result");
+                                       "content": [{"type": "search_result"}]}]}])")),
+            "messages[0].content[0].content[0].type: \"search_result\" is not supported here; legal values are text, "
+            "image, document and tool_reference");
   EXPECT_EQ(error_of(with(R"(, "max_tokens": 0)")), "max_tokens: must be an integer of at least 1, found 0");
   EXPECT_EQ(error_of(with(R"(, "temperature": 2.5)")),
             "temperature: must be a number of at least 0.0 and at most 2.0, found 2.5");

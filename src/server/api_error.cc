@@ -59,7 +59,7 @@ ApiError from_status(const Status& status, std::string param) {
     case Code::kUnsupported: return ApiError::invalid(std::move(message), std::move(param));
     case Code::kExhausted: {
       ApiError error = ApiError::invalid(std::move(message), std::move(param));
-      error.code = "context_length_exceeded";
+      error.code = kContextLengthExceeded;
       return error;
     }
     case Code::kNotFound: return ApiError::not_found(std::move(message), "not_found", std::move(param));

@@ -10,6 +10,9 @@
 
 namespace ps::server {
 
+// Code of a prompt and an answer that the context does not hold.
+inline constexpr std::string_view kContextLengthExceeded = "context_length_exceeded";
+
 struct ApiError {
   int status = 500;  // of HTTP
   std::string type;  // class of the error: "invalid_request_error", ...

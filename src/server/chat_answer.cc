@@ -82,6 +82,10 @@ Result<AnswerRequest> make_chat_answer(ChatContext& context, ChatCall call) {
                             .max_tokens = request.max_tokens,
                             .max_tokens_name = fields.max_tokens ? fields.max_tokens_name : "",
                             .error = call.error};
+  if (call.length_problem != nullptr) {
+    options.length_problem =
+        call.length_problem(std::ssize(request.prompt), request.max_tokens, context.api.model.max_context);
+  }
   options.parser.stops = fields.stops;
   ReplyHead head{make_random_id(), unix_seconds(), std::move(call.model), context.api.model.fingerprint,
                  call.chat.is_thinking};

@@ -44,6 +44,8 @@ struct ChatCall {
   bool allows_parallel_calls = true;  // false: the answer ends after its first call
   std::function<std::unique_ptr<ChatReply>(ReplyHead head)> make_reply;
   ErrorReply error = error_reply;
+  // The surface's own words, in tokens, for what does not fit; the engine's follow them.
+  std::string (*length_problem)(int64_t prompt, int64_t answer, int64_t context) = nullptr;
 };
 
 [[nodiscard]] Result<AnswerRequest> make_chat_answer(ChatContext& context, ChatCall call);

@@ -24,6 +24,12 @@ HttpReply anthropic_error_reply(const ApiError& error) {
   return reply;
 }
 
+// As Anthropic words it: clients read the numbers and ask for less, or shorten the conversation.
+std::string anthropic_length_problem(int64_t prompt, int64_t answer, int64_t context) {
+  if (prompt >= context) return fmt::format("prompt is too long: {} tokens > {} maximum", prompt, context - 1);
+  return fmt::format("input length and `max_tokens` exceed context limit: {} + {} > {}", prompt, answer, context);
+}
+
 std::string json_quoted(std::string_view text) {
   std::string out;
   append_json_string(out, text);
@@ -73,7 +79,8 @@ Result<AnswerRequest> read_anthropic(ChatContext& context, const JsonValue& body
                 .sampling = std::move(request.sampling),
                 .is_stream = request.is_stream,
                 .allows_parallel_calls = request.allows_parallel_calls,
-                .error = anthropic_error_reply};
+                .error = anthropic_error_reply,
+                .length_problem = anthropic_length_problem};
   call.make_reply = [is_stream = call.is_stream](ReplyHead head) {
     return make_anthropic_reply(std::move(head), is_stream);
   };
@@ -91,9 +98,10 @@ Result<std::string> count_anthropic(ChatContext& context, const JsonValue& body)
 Result<AnswerRequest> read_responses(ChatContext& context, const JsonValue& body) {
   PS_TRY(ResponsesRequest request, read_responses_request(body, context.options.defaults));
   PS_RETURN_IF_ERROR(check_model_name(context, request.model));
-  for (const std::string& type : request.left_out_tools) {
+  for (const std::string& type : request.tools.left_out) {
     log_warning(
-        fmt::format("event=tool_left_out type={} what=\"only tools of type function are known\"", json_quoted(type)));
+        fmt::format("event=tool_left_out type={} what=\"only tools of type function, custom and namespace are known\"",
+                    json_quoted(type)));
   }
   ChatCall call{.model = std::move(request.model),
                 .chat = std::move(request.chat),
@@ -101,6 +109,7 @@ Result<AnswerRequest> read_responses(ChatContext& context, const JsonValue& body
                 .is_stream = request.is_stream,
                 .allows_parallel_calls = request.echo.parallel_tool_calls};
   ResponsesOptions options{.echo = std::move(request.echo),
+                           .tools = std::move(request.tools),
                            .is_stream = call.is_stream,
                            .includes_encrypted_reasoning = request.includes_encrypted_reasoning};
   call.make_reply = [options](ReplyHead head) mutable {

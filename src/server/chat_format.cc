@@ -149,6 +149,13 @@ ReplyUsage ChatFormat::usage() const {
   return usage;
 }
 
+HttpReply ChatFormat::refuse(const ApiError& error) {
+  if (error.code != kContextLengthExceeded || options_.length_problem.empty()) return options_.error(error);
+  ApiError told = error;
+  told.message = options_.length_problem + "; " + error.message;
+  return options_.error(told);
+}
+
 HttpReply ChatFormat::whole(const std::vector<Generation>&) {
   std::string body;
   for (size_t i = 0; i < choices_.size(); ++i) {

@@ -27,6 +27,7 @@ struct ChatFormatOptions {
   int64_t max_tokens = 0;            // for the warning
   std::string_view max_tokens_name;  // as the client spelled it; empty: it set no limit. Of static life
   ErrorReply error = error_reply;
+  std::string length_problem;  // goes before what the engine says of a prompt and a limit that do not fit; may be empty
 };
 
 class ChatFormat final : public AnswerFormat {
@@ -38,7 +39,7 @@ class ChatFormat final : public AnswerFormat {
   bool take(size_t index, const Generation& generation, TextDelta delta, std::string* events) override;
   void close(const std::vector<Generation>&, std::string&) override {}
   void fail(const ApiError& error, std::string& events) override { reply_->fail(error, events); }
-  HttpReply refuse(const ApiError& error) override { return options_.error(error); }
+  HttpReply refuse(const ApiError& error) override;
   HttpReply whole(const std::vector<Generation>& generations) override;
 
  private:

@@ -50,9 +50,9 @@ class ResponsesReply final : public ChatReply {
         case ParserEvent::Kind::kReasoning: add_text(Kind::kReasoning, event.text, out); break;
         case ParserEvent::Kind::kContent: add_text(Kind::kMessage, event.text, out); break;
         case ParserEvent::Kind::kCallStart:
-          open(Kind::kCall, out, [&] {
+          open(options_.tools.find(event.text).is_custom ? Kind::kCustomCall : Kind::kCall, out, [&] {
             item_.call_id = call_id(choice, event.call);
-            item_.name = event.text;
+            item_.tool = options_.tools.find(event.text);
           });
           break;
         case ParserEvent::Kind::kArguments: add_arguments(event.text, out); break;
@@ -84,13 +84,15 @@ class ResponsesReply final : public ChatReply {
   }
 
  private:
-  enum class Kind : uint8_t { kNone, kReasoning, kMessage, kCall };
+  enum class Kind : uint8_t { kNone, kReasoning, kMessage, kCall, kCustomCall };
   struct Item {
     Kind kind = Kind::kNone;
     std::string id;
-    std::string text;  // of the thought or the answer; arguments of a call
+    std::string text;  // of the thought or the answer; arguments of a call, or what a custom tool is given
     std::string call_id;
-    std::string name;
+    ClientTool tool;
+    CustomInput input;
+    [[nodiscard]] bool is_call() const noexcept { return kind == Kind::kCall || kind == Kind::kCustomCall; }
   };
   struct Final {
     std::string_view status;
@@ -107,7 +109,7 @@ class ResponsesReply final : public ChatReply {
   JsonWriter begin_item_event(std::string_view type) {
     JsonWriter json = begin_event(type);
     json.key("item_id").string(item_.id).key("output_index").integer(output_index());
-    if (item_.kind != Kind::kCall) json.key("content_index").integer(0);
+    if (!item_.is_call()) json.key("content_index").integer(0);
     return json;
   }
   void send(std::string_view type, JsonWriter& json, std::string& out) const {
@@ -124,7 +126,7 @@ class ResponsesReply final : public ChatReply {
   template <typename Fill>
   void open(Kind kind, std::string& out, const Fill& fill) {
     close("completed", out);
-    static constexpr std::string_view kPrefixes[] = {"", "rs_", "msg_", "fc_"};
+    static constexpr std::string_view kPrefixes[] = {"", "rs_", "msg_", "fc_", "ctc_"};
     item_ = {.kind = kind};
     item_.id =
         std::string(kPrefixes[static_cast<size_t>(kind)]) + options_.head.id + '_' + std::to_string(output_index());
@@ -133,7 +135,7 @@ class ResponsesReply final : public ChatReply {
     json.key("output_index").integer(output_index());
     write_item(json.key("item"), "in_progress");
     send("response.output_item.added", json, out);
-    if (kind == Kind::kCall) return;
+    if (item_.is_call()) return;
     JsonWriter part = begin_item_event("response.content_part.added");
     write_part(part.key("part"));
     send("response.content_part.added", part, out);
@@ -150,18 +152,28 @@ class ResponsesReply final : public ChatReply {
     send(type, json, out);
   }
 
-  void add_arguments(const std::string& text, std::string& out) {
+  void add_arguments(const std::string& arguments, std::string& out) {
+    const bool is_custom = item_.kind == Kind::kCustomCall;
+    const std::string text = is_custom ? item_.input.take(arguments) : arguments;
     item_.text += text;
-    JsonWriter json = begin_item_event("response.function_call_arguments.delta");
+    if (is_custom && text.empty()) return;
+    const std::string_view type =
+        is_custom ? "response.custom_tool_call_input.delta" : "response.function_call_arguments.delta";
+    JsonWriter json = begin_item_event(type);
     json.key("delta").string(text);
-    send("response.function_call_arguments.delta", json, out);
+    send(type, json, out);
   }
 
   void close(std::string_view status, std::string& out) {
     if (item_.kind == Kind::kNone) return;
-    if (item_.kind == Kind::kCall) {
+    if (item_.kind == Kind::kCustomCall) {
+      item_.text = item_.input.finish();
+      JsonWriter json = begin_item_event("response.custom_tool_call_input.done");
+      json.key("input").string(item_.text);
+      send("response.custom_tool_call_input.done", json, out);
+    } else if (item_.kind == Kind::kCall) {
       JsonWriter json = begin_item_event("response.function_call_arguments.done");
-      json.key("name").string(item_.name).key("arguments").string(item_.text);
+      json.key("name").string(item_.tool.name).key("arguments").string(item_.text);
       send("response.function_call_arguments.done", json, out);
     } else {
       close_part(out);
@@ -207,12 +219,10 @@ class ResponsesReply final : public ChatReply {
       case Kind::kNone: break;
       case Kind::kReasoning: json.key("type").string("reasoning").key("summary").begin_array().end_array(); break;
       case Kind::kMessage: json.key("type").string("message").key("role").string("assistant"); break;
-      case Kind::kCall:
-        json.key("type").string("function_call").key("call_id").string(item_.call_id);
-        json.key("name").string(item_.name).key("arguments").string(item_.text);
-        break;
+      case Kind::kCall: write_call(json, "function_call", "arguments"); break;
+      case Kind::kCustomCall: write_call(json, "custom_tool_call", "input"); break;
     }
-    if (item_.kind != Kind::kCall) {
+    if (!item_.is_call()) {
       json.key("content").begin_array();
       if (!is_open) write_part(json);
       json.end_array();
@@ -226,6 +236,12 @@ class ResponsesReply final : public ChatReply {
       }
     }
     json.key("status").string(status).end_object();
+  }
+
+  void write_call(JsonWriter& json, std::string_view type, std::string_view text_key) const {
+    json.key("type").string(type).key("call_id").string(item_.call_id).key("name").string(item_.tool.name);
+    if (!item_.tool.space.empty()) json.key("namespace").string(item_.tool.space);
+    json.key(text_key).string(item_.text);
   }
 
   void write_response(JsonWriter& json, const Final& final) const {
@@ -265,7 +281,7 @@ class ResponsesReply final : public ChatReply {
     json.key("temperature").json(echo.temperature);
     json.key("text").json(echo.text);
     json.key("tool_choice").json(echo.tool_choice);
-    json.key("tools").json(echo.tools);
+    json.key("tools").json(options_.tools.in_force);
     json.key("top_p").json(echo.top_p);
     json.key("truncation").string("disabled");
     json.key("usage");

@@ -14,6 +14,7 @@ namespace ps::server {
 struct ResponsesOptions {
   ReplyHead head;
   ResponsesEcho echo;
+  ResponsesTools tools;
   bool is_stream = false;
   bool includes_encrypted_reasoning = false;
 };

@@ -108,14 +108,45 @@ TEST(ResponsesBody, AnEmptyAnswerIsAnEmptyMessage) {
             R"([{"type":"output_text","text":"","annotations":[],"logprobs":[]}])");
 }
 
+TEST(ResponsesStream, CallsOfCustomToolsAreTextAndThoseOfNamespacesSayWhose) {
+  ResponsesOptions options{.head = head(), .is_stream = true};
+  options.tools.by_name = {{"patch", {.name = "patch", .is_custom = true}},
+                           {"mcp__x__f", {.name = "f", .space = "mcp__x"}}};
+  auto reply = make_responses_reply(options);
+  std::string out;
+  reply->deliver(0, call(0, "patch", {"{", "\"input\"", ": ", "\"", "a\\n", "\\\"b", "\"", "}"}), {}, out);
+  reply->deliver(0, call(1, "mcp__x__f", {"{", "}"}), {}, out);
+  reply->finish(0, {.reason = text::FinishReason::kToolCalls}, out);
+  std::vector<std::string> lines;
+  for (const test::StreamEvent& event : split_stream(out)) {
+    const JsonValue value = json(event.data);
+    for (const std::string key : {"delta", "input", "item"}) {
+      if (value.find(key) != nullptr) lines.push_back(event.name.substr(9) + ' ' + compact(*value.find(key)));
+    }
+  }
+  EXPECT_THAT(
+      lines,
+      ElementsAre(R"(output_item.added {"id":"ctc_abc_0","type":"custom_tool_call","call_id":"call_abc_0",)"
+                  R"("name":"patch","input":"","status":"in_progress"})",
+                  R"(custom_tool_call_input.delta "a\n")", R"(custom_tool_call_input.delta "\"b")",
+                  R"(custom_tool_call_input.done "a\n\"b")",
+                  R"(output_item.done {"id":"ctc_abc_0","type":"custom_tool_call","call_id":"call_abc_0",)"
+                  R"("name":"patch","input":"a\n\"b","status":"completed"})",
+                  R"(output_item.added {"id":"fc_abc_1","type":"function_call","call_id":"call_abc_1","name":"f",)"
+                  R"("namespace":"mcp__x","arguments":"","status":"in_progress"})",
+                  R"(function_call_arguments.delta "{")", R"(function_call_arguments.delta "}")",
+                  R"(output_item.done {"id":"fc_abc_1","type":"function_call","call_id":"call_abc_1","name":"f",)"
+                  R"("namespace":"mcp__x","arguments":"{}","status":"completed"})"));
+}
+
 TEST(ResponsesBody, RepeatsWhatWasAsked) {
   ResponsesEcho echo;
   echo.instructions = R"("be brief")";
   echo.temperature = "0.5";
-  echo.tools = R"([{"type":"function","name":"f"}])";
   echo.metadata = R"({"a":"b"})";
   echo.parallel_tool_calls = false;
-  auto reply = make_responses_reply({.head = head(), .echo = echo});
+  auto reply = make_responses_reply(
+      {.head = head(), .echo = echo, .tools = {.in_force = R"([{"type":"function","name":"f"}])"}});
   std::string out;
   reply->finish(0, {}, out);
   const JsonValue body = json(out);

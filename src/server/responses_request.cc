@@ -56,7 +56,8 @@ ChatMessage& assistant_turn(std::vector<ChatMessage>& messages) {
 }
 
 Status read_message(const ObjectReader& item, std::vector<ChatMessage>& messages) {
-  PS_TRY(const std::string role, item.required_choice("role", {"user", "assistant", "system", "developer"}));
+  PS_TRY(const std::string name, item.required_choice("role", {"user", "assistant", "system", "developer"}));
+  const std::string_view role = name;
   if (role == "assistant") {
     ChatMessage& turn = assistant_turn(messages);
     turn.has_content = true;
@@ -87,12 +88,16 @@ Status read_reasoning_item(const ObjectReader& item, std::vector<ChatMessage>& m
   return {};
 }
 
-Status read_call_item(const ObjectReader& item, std::vector<ChatMessage>& messages) {
+Status read_call_item(const ObjectReader& item, bool is_custom, std::vector<ChatMessage>& messages) {
   text::ToolCall call;
   PS_TRY(call.id, item.required_name("call_id"));
-  PS_TRY(call.name, item.required_string("name"));
-  PS_TRY(call.arguments, item.required_string("arguments"));
-  call.path = item.path_of("arguments");
+  PS_TRY(const std::string name, item.required_string("name"));
+  PS_TRY(const std::optional<std::string> space, item.string("namespace"));
+  call.name = model_tool_name(space.value_or(""), name);
+  const std::string_view key = is_custom ? "input" : "arguments";
+  PS_TRY(call.arguments, item.required_string(key));
+  if (is_custom) call.arguments = custom_arguments(call.arguments);
+  call.path = item.path_of(key);
   ChatMessage& turn = assistant_turn(messages);
   turn.tool_calls.push_back(std::move(call));
   turn.has_tool_calls = true;
@@ -101,10 +106,12 @@ Status read_call_item(const ObjectReader& item, std::vector<ChatMessage>& messag
 
 Status read_item(const ObjectReader& item, std::vector<ChatMessage>& messages) {
   PS_TRY(std::optional<std::string> type,
-         item.choice("type", {"message", "reasoning", "function_call", "function_call_output"}));
+         item.choice("type", {"message", "reasoning", "function_call", "function_call_output", "custom_tool_call",
+                              "custom_tool_call_output"}));
   if (!type.has_value() || *type == "message") return read_message(item, messages);
   if (*type == "reasoning") return read_reasoning_item(item, messages);
-  if (*type == "function_call") return read_call_item(item, messages);
+  if (*type == "function_call") return read_call_item(item, false, messages);
+  if (*type == "custom_tool_call") return read_call_item(item, true, messages);
   ChatMessage result{.role = Role::kTool, .has_content = true};
   PS_TRY(result.tool_call_id, item.required_name("call_id"));
   PS_RETURN_IF_ERROR(read_content(item, "output", result.content));
@@ -139,42 +146,6 @@ Status read_instructions(const ObjectReader& body, ResponsesRequest& request) {
   return {};
 }
 
-// A function in the flat shape of this surface, as a function of chat completions.
-Result<text::ToolDefinition> read_function(const ObjectReader& tool) {
-  text::ToolDefinition definition{.path = tool.path()};
-  PS_TRY(definition.name, tool.required_string("name"));
-  JsonWriter function(JsonWriter::Style::kCompact);
-  function.begin_object().key("name").string(definition.name);
-  PS_TRY(const std::optional<std::string> description, tool.string("description"));
-  if (description.has_value()) function.key("description").string(*description);
-  if (const JsonValue* parameters = tool.find("parameters"); parameters != nullptr) {
-    function.key("parameters").value(*parameters);
-  }
-  PS_TRY(const std::optional<bool> is_strict, tool.boolean("strict"));
-  if (is_strict.has_value()) function.key("strict").boolean(*is_strict);
-  PS_TRY(definition.function, JsonValue::parse(function.end_object().text(), text::kChatBodyLimits));
-  return definition;
-}
-
-Status read_tools(const ObjectReader& body, ResponsesRequest& request) {
-  PS_TRY(const std::span<const JsonValue> items, body.items("tools"));
-  JsonWriter in_force(JsonWriter::Style::kCompact);
-  in_force.begin_array();
-  for (size_t i = 0; i < items.size(); ++i) {
-    PS_TRY(const ObjectReader tool, ObjectReader::of(items[i], item_path("tools", i)));
-    PS_TRY(std::string type, tool.required_string("type"));
-    if (type != "function") {
-      request.left_out_tools.push_back(std::move(type));
-      continue;
-    }
-    PS_TRY(text::ToolDefinition definition, read_function(tool));
-    request.chat.tools.push_back(std::move(definition));
-    in_force.value(items[i]);
-  }
-  request.echo.tools = in_force.end_array().text();
-  return {};
-}
-
 Status read_tool_choice(const ObjectReader& body, ResponsesRequest& request) {
   using Kind = text::ToolChoice::Kind;
   const JsonValue* value = body.find("tool_choice");
@@ -186,14 +157,17 @@ Status read_tool_choice(const ObjectReader& body, ResponsesRequest& request) {
     choice.kind = name == "none" ? Kind::kNone : name == "required" ? Kind::kRequired : Kind::kAuto;
   } else {
     PS_TRY(const ObjectReader fields, ObjectReader::of(*value, "tool_choice"));
-    PS_RETURN_IF_ERROR(fields.required_choice("type", {"function"}).status());
+    PS_RETURN_IF_ERROR(fields.required_choice("type", {"function", "custom"}).status());
     choice.kind = Kind::kNamed;
-    PS_TRY(choice.name, fields.required_string("name"));
+    PS_TRY(const std::string name, fields.required_string("name"));
+    PS_TRY(const std::optional<std::string> space, fields.string("namespace"));
+    choice.name = model_tool_name(space.value_or(""), name);
   }
   const bool is_forced = choice.kind == Kind::kRequired || choice.kind == Kind::kNamed;
   if (is_forced && request.chat.tools.empty()) {
-    const std::string_view name = choice.kind == Kind::kRequired ? "\"required\"" : "\"function\"";
-    return body.error("tool_choice", std::string(name) + " needs at least one tool of type function in tools");
+    const std::string_view name = choice.kind == Kind::kRequired ? "\"required\"" : "a named tool";
+    return body.error("tool_choice",
+                      std::string(name) + " needs at least one tool of type function or custom in tools");
   }
   return {};
 }
@@ -293,7 +267,8 @@ Result<ResponsesRequest> read_responses_request(const JsonValue& body, const tex
   PS_RETURN_IF_ERROR(read_instructions(fields, request));
   PS_RETURN_IF_ERROR(read_input(fields, request.chat.messages));
   if (request.chat.messages.empty()) return fields.error("input", "at least one item is required");
-  PS_RETURN_IF_ERROR(read_tools(fields, request));
+  PS_TRY(request.tools, read_responses_tools(fields));
+  request.chat.tools = request.tools.shown;
   PS_RETURN_IF_ERROR(read_tool_choice(fields, request));
   PS_RETURN_IF_ERROR(read_reasoning(fields, defaults, request));
   PS_RETURN_IF_ERROR(read_text_format(fields, request));

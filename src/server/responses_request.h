@@ -3,7 +3,7 @@
 // Nothing is stored between requests: a body that refers to an earlier response or to a stored conversation is refused,
 // "store" is ignored and answered with false. Thoughts travel in reasoning items, as text, and as "encrypted_content"
 // for clients that keep only that; the latter is the text behind a prefix, not a secret. Neighbouring items of the
-// assistant are one turn. Tools that are not functions are left out; the answer's "tools" shows which are in force.
+// assistant are one turn. What becomes of the tools: responses_tools.h.
 // Errors are always `invalid`. Must not know: HTTP, the engine. Threading: pure functions.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "server/responses_tools.h"
 #include "text/chat.h"
 #include "text/chat_completions_request.h"
 
@@ -27,7 +28,6 @@ struct ResponsesEcho {
   std::string temperature = "1.0";
   std::string text = R"({"format":{"type":"text"}})";
   std::string tool_choice = R"("auto")";
-  std::string tools = "[]";
   std::string top_p = "1.0";
   std::string user = "null";
   bool parallel_tool_calls = true;
@@ -39,7 +39,7 @@ struct ResponsesRequest {
   text::SamplingFields sampling;
   bool is_stream = false;
   bool includes_encrypted_reasoning = false;  // include: "reasoning.encrypted_content"
-  std::vector<std::string> left_out_tools;    // types of tools that are not functions
+  ResponsesTools tools;
   ResponsesEcho echo;
 };
 

@@ -70,6 +70,23 @@ TEST(ResponsesRequest, ItemsOfEveryKind) {
                           R"(assistant[think]:I call call c1 f{} call c2 g{"x": 1})", "tool(c1):r1", "tool(c2):r2"));
 }
 
+TEST(ResponsesRequest, CallsOfCustomToolsAndOfNamespacesComeBack) {
+  EXPECT_THAT(outline(read(R"({"model": "m", "input": [{"role": "user", "content": "q"},
+      {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "a\n\"b\"", "status": "completed"},
+      {"type": "function_call", "call_id": "c2", "name": "open", "namespace": "mcp__x", "arguments": "{}"},
+      {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+      {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "r"}]}]})")),
+              ElementsAre("user:q", R"(assistant: call c1 patch{"input": "a\n\"b\""} call c2 mcp__x__open{})",
+                          "tool(c1):done", "tool(c2):r"));
+  EXPECT_EQ(error_of(R"({"model": "m", "input": [{"type": "custom_tool_call", "call_id": "c", "name": "f"}]})"),
+            "input[0].input: is required, a string");
+  const std::string tools = R"(, "tools": [{"type": "custom", "name": "patch"}, {"type": "namespace", "name": "n",
+      "tools": [{"type": "function", "name": "f"}]}], "tool_choice": )";
+  EXPECT_EQ(read(with(tools + R"({"type": "custom", "name": "patch"})")).value().chat.tool_choice.name, "patch");
+  EXPECT_EQ(read(with(tools + R"({"type": "function", "name": "f", "namespace": "n"})")).value().chat.tool_choice.name,
+            "n__f");
+}
+
 TEST(ResponsesRequest, ThoughtsComeBackSealedToo) {
   EXPECT_THAT(outline(read(R"({"model": "m", "input": [{"role": "user", "content": "q"},
       {"type": "reasoning", "summary": [], "encrypted_content": "pagestate:plan"},
@@ -83,11 +100,11 @@ TEST(ResponsesRequest, FunctionsStayAndOtherToolsAreLeftOut) {
   const auto request = read(with(R"(, "tools": [{"type": "web_search"}, {"type": "function", "name": "f",
       "description": "d", "parameters": {"type": "object", "required": []}, "strict": false}])"));
   ASSERT_TRUE(request.ok());
-  EXPECT_THAT(request.value().left_out_tools, ElementsAre("web_search"));
+  EXPECT_THAT(request.value().tools.left_out, ElementsAre("web_search"));
   ASSERT_EQ(request.value().chat.tools.size(), 1u);
   EXPECT_EQ(JsonWriter().value(request.value().chat.tools[0].function).text(),
             R"({"name": "f", "description": "d", "parameters": {"type": "object", "required": []}, "strict": false})");
-  EXPECT_EQ(request.value().echo.tools,
+  EXPECT_EQ(request.value().tools.in_force,
             R"([{"type":"function","name":"f","description":"d","parameters":{"type":"object","required":[]},)"
             R"("strict":false}])");
 }
@@ -111,9 +128,9 @@ TEST(ResponsesRequest, ReasoningAndForcedTools) {
             "reasoning.effort \"none\"");
   for (const std::string none : {"", R"(, "tools": [])", R"(, "tools": [{"type": "web_search"}])"}) {
     EXPECT_EQ(chat(none + R"(, "tool_choice": "required")"),
-              "tool_choice: \"required\" needs at least one tool of type function in tools");
+              "tool_choice: \"required\" needs at least one tool of type function or custom in tools");
     EXPECT_EQ(chat(none + R"(, "tool_choice": {"type": "function", "name": "f"})"),
-              "tool_choice: \"function\" needs at least one tool of type function in tools");
+              "tool_choice: a named tool needs at least one tool of type function or custom in tools");
   }
 }
 
@@ -144,10 +161,9 @@ TEST(ResponsesRequest, Include) {
 TEST(ResponsesRequest, ErrorsNameTheField) {
   EXPECT_EQ(error_of(R"({"model": "m"})"), "input: is required, a string or an array of items");
   EXPECT_EQ(error_of(R"({"input": "x"})"), "model: is required, a string");
-  EXPECT_EQ(
-      error_of(R"({"model": "m", "input": [{"type": "item_reference", "id": "x"}]})"),
-      "input[0].type: \"item_reference\" is not supported; legal values are message, reasoning, function_call and "
-      "function_call_output");
+  EXPECT_EQ(error_of(R"({"model": "m", "input": [{"type": "item_reference", "id": "x"}]})"),
+            "input[0].type: \"item_reference\" is not supported; legal values are message, reasoning, function_call, "
+            "function_call_output, custom_tool_call and custom_tool_call_output");
   EXPECT_EQ(
       error_of(R"({"model": "m", "input": [{"role": "user", "content": [{"type": "input_file"}]}]})"),
       "input[0].content[0].type: \"input_file\" is not supported; legal values are input_text, output_text, text, "

@@ -70,7 +70,7 @@ void check_reply(ChatReply& reply, bool is_stream, const ps::text::ParserOptions
 }
 
 void check_conversation(const ps::text::ChatRequest& chat, const std::vector<std::string>& stops,
-                        const ResponsesEcho& echo, std::string_view output) {
+                        const ResponsesRequest& responses, std::string_view output) {
   for (const auto encoding : {ps::text::ChatEncoding::kRecipe, ps::text::ChatEncoding::kModel}) {
     auto prompt = ps::text::encode_prompt(chat, {.encoding = encoding});
     if (!prompt.ok()) {
@@ -83,8 +83,9 @@ void check_conversation(const ps::text::ChatRequest& chat, const std::vector<std
       check_reply(*make_openai_chat_reply({.head = head, .is_stream = is_stream, .includes_usage = true}), is_stream,
                   prompt->parser, output);
       check_reply(*make_anthropic_reply(head, is_stream), is_stream, prompt->parser, output);
-      check_reply(*make_responses_reply({.head = head, .echo = echo, .is_stream = is_stream}), is_stream,
-                  prompt->parser, output);
+      check_reply(*make_responses_reply(
+                      {.head = head, .echo = responses.echo, .tools = responses.tools, .is_stream = is_stream}),
+                  is_stream, prompt->parser, output);
     }
   }
 }
@@ -112,7 +113,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!request.ok()) {
     check_refusal(request.status());
   } else {
-    check_conversation(request.value().chat, {}, request.value().echo, output);
+    check_conversation(request.value().chat, {}, request.value(), output);
   }
   return 0;
 }

@@ -210,7 +210,7 @@ TEST(Chat, AForcedCallWithoutToolsIsRefusedOnEverySurface) {
     for (const std::string choice : {R"("required")", R"({"type":"function","name":"f"})"}) {
       const Reply reply = server.responses(tools + R"(,"tool_choice":)" + choice);
       EXPECT_EQ(reply.status, 400) << choice << tools;
-      EXPECT_THAT(reply.error("message"), HasSubstr("needs at least one tool of type function in tools"));
+      EXPECT_THAT(reply.error("message"), HasSubstr("needs at least one tool of type function or custom in tools"));
     }
     EXPECT_EQ(server.chat(tools + R"(,"tool_choice":"auto")").status, 200);
     EXPECT_EQ(server.messages(tools + R"(,"tool_choice":{"type":"none"})").status, 200);
@@ -497,6 +497,23 @@ TEST(ChatPitfalls, WhatDoesNotFitIsRefusedWithTheNumberThatWould) {
   EXPECT_EQ(reply.status, 400);
   EXPECT_THAT(reply.error("message"), HasSubstr("at most 100 tokens fit"));
   EXPECT_THAT(text_at(server.messages(), {"error", "message"}), HasSubstr("at most 100 tokens fit"));
+}
+
+// Coding agents read the two numbers and ask again for less.
+TEST(Chat, MessagesSayWhatDoesNotFitInTheWordsOfAnthropic) {
+  ChatServer server("x");
+  server.engine.script.max_context = 100;
+  server::test::ScriptedEngine plan;  // what the server takes for the limit: its engine's plan
+  const int64_t limit = plan.max_context;
+  EXPECT_THAT(text_at(server.messages(), {"error", "message"}),
+              testing::MatchesRegex("input length and `max_tokens` exceed context limit: [0-9]+ \\+ 5000 > " +
+                                    std::to_string(limit) + "; at most 100 tokens fit"));
+  const std::string text(4000, 'x');
+  const Reply reply =
+      server.post_json("/v1/messages", R"("max_tokens":1,"messages":[{"role":"user","content":")" + text + "\"}]");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(text_at(reply, {"error", "message"}), testing::MatchesRegex("prompt is too long: [0-9]+ tokens > " +
+                                                                          std::to_string(limit - 1) + " maximum; .*"));
 }
 
 // Pitfalls 5.
