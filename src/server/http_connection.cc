@@ -128,12 +128,20 @@ void HttpServer::Exchange::finish(Connection& connection, bool keeps) {
 
 HttpServer::Connection::Connection(HttpServer& server, tcp::socket socket)
     : server_(server), socket_(std::move(socket)), parser_(server.options_.limits) {
-  error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
-  socket_.non_blocking(true, ignored);
-  const tcp::endpoint peer = socket_.remote_endpoint(ignored);
-  client_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
+  error_code error;
+  const tcp::endpoint peer = socket_.remote_endpoint(error);
+  client_ = error ? "gone" : fmt::format("{}:{}", peer.address().to_string(), peer.port());
+  note("no_delay", socket_.set_option(tcp::no_delay(true), error));
+  // Reads and writes of a socket that blocks would hold up every client.
+  can_serve_ = !socket_.non_blocking(true, error);
+  if (!can_serve_) note("non_blocking", error);
 }
+
+void HttpServer::Connection::note(std::string_view step, const error_code& error) const {
+  if (error) log_debug(fmt::format("event=socket client={} step={} what=\"{}\"", client_, step, error.message()));
+}
+
+void HttpServer::Connection::start() { can_serve_ ? wait_for_bytes() : close(); }
 
 void HttpServer::Connection::wait_for_bytes() {
   const bool is_full = mode_ == Mode::kServing && input_.size() >= kReadAheadBytes;
@@ -334,8 +342,8 @@ void HttpServer::Connection::linger() {
   mode_ = Mode::kLingering;
   mark_ = Clock::now();
   input_.clear();
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  error_code error;
+  note("shutdown", socket_.shutdown(tcp::socket::shutdown_send, error));
   wait_for_bytes();
 }
 
@@ -348,8 +356,8 @@ void HttpServer::Connection::lose() {
 void HttpServer::Connection::close() {
   if (mode_ == Mode::kClosed) return;
   mode_ = Mode::kClosed;
-  error_code ignored;
-  socket_.close(ignored);
+  error_code error;
+  note("close", socket_.close(error));
   server_.leave(shared_from_this());
 }
 

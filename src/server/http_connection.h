@@ -47,10 +47,10 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
  public:
   Connection(HttpServer& server, tcp::socket socket);
 
-  void start() { wait_for_bytes(); }
+  void start();
   // Answers without having read anything, then closes.
   void refuse(const ApiError& error) {
-    answer_fault(error);
+    if (can_serve_) answer_fault(error);
     start();
   }
   // Called twenty times a second.
@@ -67,6 +67,8 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   friend class HttpServer::Exchange;
   enum class Mode { kServing, kLingering, kClosed };
 
+  // What a socket's call came to, where the way goes on all the same.
+  void note(std::string_view step, const error_code& error) const;
   void wait_for_bytes();
   void read();
   void take_bytes(std::string_view bytes);
@@ -95,6 +97,7 @@ class HttpServer::Connection final : public std::enable_shared_from_this<Connect
   std::string sending_;
   size_t sent_ = 0;  // of sending_
   Mode mode_ = Mode::kServing;
+  bool can_serve_ = false;
   bool waits_ = false;  // for bytes
   bool is_sending_ = false;
   bool is_feeding_ = false;

@@ -123,8 +123,8 @@ void HttpServer::drain(double seconds) {
   is_draining_ = true;
   post([this, end = Clock::now() + duration_of(seconds)] {
     loop_->drain_end = std::min(loop_->drain_end, end);
-    error_code ignored;
-    loop_->acceptor.close(ignored);
+    error_code error;
+    if (loop_->acceptor.close(error)) log_warning(fmt::format("event=listener_close what=\"{}\"", error.message()));
     const std::vector<std::shared_ptr<Connection>> all(loop_->connections.begin(), loop_->connections.end());
     for (const auto& connection : all) connection->wind_down();
   });

@@ -26,7 +26,7 @@ def main() -> int:
         print("screenshot: no chromium on this machine")
         return 1
     width, height = map(int, options.size.split("x"))
-    url = options.url or MockServer().start().url
+    url = (options.url or MockServer().start().url).rstrip("/") + "/"  # as the browser spells it
     with Browser(chromium, width, height) as browser:
         browser.resize(width, height)
         browser.prefer(options.scheme)

@@ -1,7 +1,10 @@
 // HTTP as the server speaks it: limits, times, order, rude clients. The engine says what it is told to.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "tests/server/server_fixture.h"
 
@@ -182,14 +185,24 @@ TEST_F(Protocol, ALargeBodyHasMoreTimeThanASmallOne) {
   options.http.body_seconds = 0.5;
   options.http.body_rate = 20000;
   make(options);
-  Client client = server_->client();
   const std::string body = R"({"prompt":")" + std::string(60000, 'a') + "\"}";
-  client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
-  for (size_t at = 0; at < body.size(); at += 4000) {  // 1.6 s, beyond the half second of a body without bytes
-    client.send(std::string_view(body).substr(at, 4000));
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  using Clock = std::chrono::steady_clock;
+  // Where the machine stalls, this client is slow itself and learns nothing: it tries again.
+  bool is_steady = false;
+  for (int round = 0; round < 20 && !is_steady; ++round) {
+    Client client = server_->client();
+    client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+    Clock::duration longest{};
+    for (size_t at = 0; at < body.size(); at += 4000) {  // 1.6 s, beyond the half second of a body without bytes
+      const Clock::time_point start = Clock::now();
+      client.send(std::string_view(body).substr(at, 4000));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      longest = std::max(longest, Clock::now() - start);
+    }
+    const int status = client.read_reply().status;
+    is_steady = longest < std::chrono::milliseconds(250);
+    EXPECT_TRUE(status == 200 || !is_steady) << status;
   }
-  EXPECT_EQ(client.read_reply().status, 200);
 }
 
 TEST_F(Protocol, ConnectionsHaveALimit) {
