@@ -1,11 +1,13 @@
 """lm-eval's local-completions against `pagestate serve`, on a task of a few lines that lies in a temporary folder.
 
-Its log-likelihoods must be those that the server gives for the same tokens, and its greedy flags those of greedy answers.
+Its log-likelihoods must be those that the server gives for the same tokens, and those that `pagestate eval` finds
+without a server.
 """
 import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import unittest
 import urllib.request
@@ -15,12 +17,14 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 import lm_eval  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
-from harness import TINY, Server  # noqa: E402
+from harness import PROGRAM, TINY, Server  # noqa: E402
 
+# What `pagestate eval` puts in front of a text; clients spell it.
+BEGIN = "<｜begin▁of▁sentence｜>"
 DOCUMENTS = [
-    {"text": "In the beginning God created the", "choices": [" heaven", " banana", " dog"], "gold": 0},
-    {"text": "And God said, Let there be", "choices": [" light", " seventeen"], "gold": 0},
-    {"text": "The opposite of hot is", "choices": [" cold", " blue"], "gold": 0},
+    {"text": BEGIN + "In the beginning God created the", "choices": [" heaven", " banana", " dog"], "gold": 0},
+    {"text": BEGIN + "And God said, Let there be", "choices": [" light", " seventeen"], "gold": 0},
+    {"text": BEGIN + "The opposite of hot is", "choices": [" cold", " blue"], "gold": 0},
 ]
 TASK = """task: tiny_choice
 dataset_path: json
@@ -69,7 +73,17 @@ class LmEval(unittest.TestCase):
         self.assertEqual(len(logprobs), len(ids))
         return sum(logprobs[len(tokens(text)):])
 
-    def test_likelihoods_are_those_of_the_server(self):
+    def losses(self, texts):
+        """Of whole texts, by `pagestate eval`: the sum of what it did not expect."""
+        suite, report = self.folder / "suite.jsonl", self.folder / "report.json"
+        suite.write_text("".join(json.dumps({"kind": "text", "id": f"text-{i}", "source": "test", "ends": False,
+                                             "text": text.removeprefix(BEGIN)}) + "\n"
+                                 for i, text in enumerate(texts)))
+        subprocess.run([PROGRAM, "eval", "--model", TINY, "--suite", str(suite), "--json", str(report)], check=True,
+                       stdout=subprocess.DEVNULL, timeout=300)
+        return {text: case["loss"] for text, case in zip(texts, json.loads(report.read_text())["text_cases"])}
+
+    def test_likelihoods_are_those_of_the_server_and_of_eval(self):
         result = lm_eval.simple_evaluate(
             model="local-completions", tasks=["tiny_choice"], log_samples=True, bootstrap_iters=0,
             task_manager=TaskManager(include_path=str(self.folder), include_defaults=False),
@@ -78,10 +92,14 @@ class LmEval(unittest.TestCase):
                         "tokenized_requests": True, "max_length": 2048})
         samples = sorted(result["samples"]["tiny_choice"], key=lambda s: s["doc_id"])
         self.assertEqual(len(samples), len(DOCUMENTS))
+        losses = self.losses([t for d in DOCUMENTS for t in [d["text"], *(d["text"] + c for c in d["choices"])]])
         for sample, document in zip(samples, DOCUMENTS):
             for response, choice in zip(sample["filtered_resps"], document["choices"]):
                 with self.subTest(document["text"] + choice):
-                    self.assertAlmostEqual(float(response[0]), self.likelihood(document["text"], choice), places=4)
+                    found = float(response[0])
+                    self.assertAlmostEqual(found, self.likelihood(document["text"], choice), places=4)
+                    whole, context = losses[document["text"] + choice], losses[document["text"]]
+                    self.assertAlmostEqual(found, context - whole, places=3)
         self.assertGreaterEqual(result["results"]["tiny_choice"]["acc,none"], 2 / 3)
 
 
