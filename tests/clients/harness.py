@@ -4,6 +4,7 @@ The program and the checkpoint come from the environment: PAGESTATE_PROGRAM, PAG
 test program; its log goes to a file that is shown when it does not start.
 """
 import atexit
+import contextlib
 import json
 import os
 import pathlib
@@ -47,18 +48,32 @@ class Server:
         with urllib.request.urlopen(self.address + path, timeout=30) as reply:
             return reply.read().decode()
 
-    def metric(self, name: str) -> float:
-        """The sum of a metric's series."""
-        values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics"), re.MULTILINE)
-        return sum(map(float, values))
+    def metric(self, name: str, label: str = "") -> float:
+        """The sum of a metric's series, of those with the label; a metric that the server does not have is an error."""
+        text = self.get("/metrics")
+        if f"# TYPE {name} " not in text:
+            raise AssertionError(f"/metrics has no {name}")
+        series = re.findall(rf"^{name}({{[^}}]*}})? (\S+)$", text, re.MULTILINE)
+        return sum(float(value) for labels, value in series if label in labels)
 
     def wait_until_idle(self) -> None:
         end = time.monotonic() + 60
         while time.monotonic() < end:
-            if self.metric("pagestate_sequences_running") + self.metric("pagestate_sequences_waiting") == 0:
+            if self.metric("pagestate_running_sequences") + self.metric("pagestate_waiting_sequences") == 0:
                 return
             time.sleep(0.05)
         raise AssertionError("sequences still run:\n" + self.get("/metrics"))
+
+    @contextlib.contextmanager
+    def one_cancelled(self):
+        """What happens inside ends one sequence before its time."""
+        cancelled = lambda: self.metric('pagestate_sequences_total', 'outcome="cancelled"')
+        before = cancelled()
+        yield
+        self.wait_until_idle()
+        found = cancelled() - before
+        if found != 1:
+            raise AssertionError(f"{found:g} sequences were cancelled, expected 1")
 
     def stop(self) -> None:
         if self._process.poll() is None:
