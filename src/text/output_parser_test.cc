@@ -248,6 +248,12 @@ TEST(OutputParserPitfalls, TagsWithAndWithoutSpaceAreRead) {
   const Parsed unspaced = parse_at_every_cut(content_with_tools(), text);
   EXPECT_EQ(unspaced.calls, spaced.calls);
   EXPECT_EQ(unspaced.calls.size(), 1U);
+  // Its own end closes it: nothing after that is a call any more.
+  EXPECT_EQ(parse_at_every_cut(content_with_tools(), text + text).calls, spaced.calls);
+  OutputParser parser(content_with_tools());
+  std::vector<ParserEvent> events;
+  parser.feed(text, events);
+  EXPECT_TRUE(parser.is_finished());
 }
 
 // Pitfall F5: four strings.
