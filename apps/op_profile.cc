@@ -102,7 +102,7 @@ OpProfile::OpProfile(const ops::OpTable& base) : base_(base), table_(base) {
 OpProfile::~OpProfile() { current = nullptr; }
 
 std::string OpProfile::text(const Key& key) {
-  const std::string name(kNames[static_cast<size_t>(key.slot)]);
+  std::string name(kNames[static_cast<size_t>(key.slot)]);
   if (key.rows == 0) return name;
   return fmt::format("{} {} {}x{}", name, format_name(key.format), key.rows, key.columns);
 }

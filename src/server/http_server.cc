@@ -38,11 +38,10 @@ Status HttpServer::listen() {
   if (error || found.empty()) return Status::invalid(fmt::format("host {}: {}", options_.host, error.message()));
   const tcp::endpoint wanted = *found.begin();
   tcp::acceptor& acceptor = loop_->acceptor;
-  acceptor.open(wanted.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(wanted, error);
-  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  if (!error) loop_->endpoint = acceptor.local_endpoint(error);
+  const bool has_failed = acceptor.open(wanted.protocol(), error) ||
+                          acceptor.set_option(tcp::acceptor::reuse_address(true), error) ||
+                          acceptor.bind(wanted, error) || acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  if (!has_failed) loop_->endpoint = acceptor.local_endpoint(error);
   if (error) return Status::unavailable(fmt::format("{}:{}: {}", options_.host, options_.port, error.message()));
   return {};
 }
