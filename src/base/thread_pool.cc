@@ -117,15 +117,16 @@ void ThreadPool::cut_shares() noexcept {
   int64_t begin = 0;
   for (int worker = 0; worker < threads(); ++worker) {
     const int64_t cut = pieces * (worker + 1) / threads();
-    shares_[worker].next.store(begin, std::memory_order_relaxed);
-    shares_[worker].end = begin = std::min(cut * grain_, count_);
+    Share& share = shares_[static_cast<size_t>(worker)];
+    share.next.store(begin, std::memory_order_relaxed);
+    share.end = begin = std::min(cut * grain_, count_);
   }
 }
 
 void ThreadPool::run_pieces(int worker) {
   const FlushSubnormals flush;
   for (int turn = 0; turn < threads(); ++turn) {
-    Share& share = shares_[(worker + turn) % threads()];
+    Share& share = shares_[static_cast<size_t>((worker + turn) % threads())];
     while (share.next.load(std::memory_order_relaxed) < share.end) {
       const int64_t begin = share.next.fetch_add(grain_, std::memory_order_relaxed);
       if (begin >= share.end) break;

@@ -29,7 +29,7 @@ TEST_P(CpuAttentionEquality, HeadsAndThreads) {
       AttentionRun expected(scene, batch);
       ThreadPool pool(1);
       ScratchBounds bounds = expected.bounds();
-      Arena arena(HostBuffer::allocate(reference_table().scratch_bytes(bounds)).value());
+      Arena& arena = fresh_scratch(reference_table().scratch_bytes(bounds));
       Exec exec{pool, arena};
       reference_table().sparse_attention(expected.args(), exec);
       for (int threads = 1; threads <= 8; ++threads) {

@@ -47,7 +47,7 @@ class CpuIndexerEquality : public OpSuite {
  private:
   static void run_reference(const IndexSelectArgs& args, const ScratchBounds& bounds) {
     ThreadPool pool(1);
-    Arena arena(HostBuffer::allocate(reference_table().scratch_bytes(bounds)).value());
+    Arena& arena = fresh_scratch(reference_table().scratch_bytes(bounds));
     Exec exec{pool, arena};
     reference_table().index_select(args, exec);
   }

@@ -13,7 +13,7 @@ template <typename Args>
 void run_on(const OpTable& table, Op<Args> OpTable::* op, const Args& args, ScratchBounds bounds, int threads) {
   bounds.threads = threads;
   ThreadPool pool(threads);
-  Arena arena(HostBuffer::allocate(table.scratch_bytes(bounds)).value());
+  Arena& arena = fresh_scratch(table.scratch_bytes(bounds));
   Exec exec{pool, arena};
   (table.*op)(args, exec);
 }

@@ -19,7 +19,7 @@ class CpuRowsEquality : public OpSuite {
     const ScratchBounds bounds{.tokens = initial.rows(), .columns = 512, .head_dim = 256, .heads = 4};
     Rows expected = initial;
     ThreadPool pool(1);
-    Arena arena(HostBuffer::allocate(reference_table().scratch_bytes(bounds)).value());
+    Arena& arena = fresh_scratch(reference_table().scratch_bytes(bounds));
     Exec exec{pool, arena};
     (reference_table().*op)(args_of(expected), exec);
     for (int threads = 1; threads <= 8; ++threads) {
@@ -109,7 +109,7 @@ TEST_P(CpuRowsEquality, HcMix) {
           MixOutput out{std::vector<float>(rows * 4), std::vector<float>(rows * 4), std::vector<float>(rows * 16)};
           ScratchBounds bounds{.threads = threads, .tokens = tokens, .columns = columns};
           ThreadPool pool(threads);
-          Arena arena(HostBuffer::allocate(on.scratch_bytes(bounds)).value());
+          Arena& arena = fresh_scratch(on.scratch_bytes(bounds));
           Exec exec{pool, arena};
           on.hc_mix({h.view(), fn.view(), base.view(), scale.view(), 1e-20f, 1e-6f, 20, out.pre.data(), out.post.data(),
                      out.combine.data()},

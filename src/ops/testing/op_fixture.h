@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -43,6 +44,22 @@ inline std::ostream& operator<<(std::ostream& out, const TableUnderTest& under_t
   return out << under_test.table->name;
 }
 
+// Scratch of exactly this size, NaN everywhere: what an op does not write, it must not use. The memory of the last few
+// sizes is kept for the next call: fresh pages would cost more than most ops under test.
+inline Arena& fresh_scratch(int64_t size_bytes) {
+  static std::map<int64_t, Arena> kept;
+  auto found = kept.find(size_bytes);
+  if (found == kept.end()) {
+    if (kept.size() == 16) kept.clear();
+    found = kept.emplace(size_bytes, HostBuffer::allocate(size_bytes).value()).first;
+  }
+  Arena& arena = found->second;
+  arena.reset();
+  std::memset(arena.take_bytes(size_bytes), 0xFF, static_cast<size_t>(size_bytes));
+  arena.reset();
+  return arena;
+}
+
 // A fixture parameterised over the tables.
 class OpSuite : public testing::TestWithParam<TableUnderTest> {
  protected:
@@ -56,10 +73,7 @@ class OpSuite : public testing::TestWithParam<TableUnderTest> {
     ASSERT_TRUE(status.ok()) << status.to_string();
     bounds.threads = threads;
     ThreadPool pool(threads);
-    Arena arena(HostBuffer::allocate(table().scratch_bytes(bounds)).value());
-    // NaN everywhere: what an op does not write, it must not use.
-    std::memset(arena.take_bytes(arena.capacity_bytes()), 0xFF, static_cast<size_t>(arena.capacity_bytes()));
-    arena.reset();
+    Arena& arena = fresh_scratch(table().scratch_bytes(bounds));
     Exec exec{pool, arena};
     op(args, exec);
     EXPECT_EQ(arena.used_bytes(), 0) << "scratch was not given back";
