@@ -47,16 +47,17 @@ lint: packages ## layering, sizes, words, clang-format, clang-tidy
 	@cmake --preset release > build/release.log || { cat build/release.log; exit 1; }
 	tools/lint.sh build/release
 
-# The modules that read outside bytes or do arithmetic on addresses, the engine with its invariants checked after every
-# step, and the server on real sockets; the rest runs under the sanitizers on demand:
+# The modules that read outside bytes or do arithmetic on addresses, the CPU's kernels, the engine with its invariants
+# checked after every step, and the server on real sockets; the rest runs under the sanitizers on demand:
 # cmake --build --preset asan && ctest --preset asan
-ASAN_TESTS := base_test text_test checkpoint_test ops_test cache_test engine_test engine_system_test server_test \
-  server_system_test
-# Those with threads: the pool, and the server with its engine.
-TSAN_TESTS := base_test server_test server_system_test
+ASAN_TESTS := base_test text_test checkpoint_test ops_test cpu_test cache_test engine_test engine_system_test \
+  server_test server_system_test
+# Those with threads: the pool, what runs on it, and the server with its engine.
+TSAN_TESTS := base_test cpu_test server_test server_system_test
 
 # $(call sanitize,PRESET,PROGRAMS,TESTS): the checkpoint that some tests read is written by the program of `make build`.
-sanitize = @cmake --preset $(1) > build/$(1).log || { cat build/$(1).log; exit 1; }; \
+sanitize = @tools/install_packages.sh clang && \
+  { cmake --preset $(1) > build/$(1).log || { cat build/$(1).log; exit 1; }; } && \
   cmake --build --preset $(1) --parallel $(JOBS) --target $(2) && \
   build/release/apps/pagestate make-checkpoint --preset nano --seed 1 --out build/$(1)/tests/nano_checkpoint --force && \
   ctest --preset $(1) --parallel $(JOBS) --fixture-exclude-any nano --tests-regex '^($(subst $(eval ) ,|,$(3)))$$'
@@ -64,14 +65,15 @@ sanitize = @cmake --preset $(1) > build/$(1).log || { cat build/$(1).log; exit 1
 asan: build ## unit tests and the server under the address and undefined-behaviour sanitizers
 	$(call sanitize,asan,$(ASAN_TESTS),$(ASAN_TESTS))
 
-tsan: build ## the thread pool and the server under the thread sanitizer
-	$(call sanitize,tsan,$(TSAN_TESTS),base_test.threads server_test server_system_test)
+tsan: build ## the thread pool, the CPU backend and the server under the thread sanitizer
+	$(call sanitize,tsan,$(TSAN_TESTS),base_test.threads cpu_test server_test server_system_test)
 
+# The fuzzers are made of the same objects as the tests of `make asan`.
 fuzz: packages ## every fuzzer for FUZZ_SECONDS (60)
-	@tools/install_packages.sh fuzz
-	@cmake --preset fuzz > build/fuzz.log || { cat build/fuzz.log; exit 1; }
-	cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
-	tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+	@tools/install_packages.sh clang
+	@cmake --preset asan > build/asan.log || { cat build/asan.log; exit 1; }
+	cmake --build --preset asan --parallel $(JOBS) --target fuzzers
+	tools/fuzz.sh build/asan $(FUZZ_SECONDS)
 
 format: ## lay out all sources
 	@tools/install_packages.sh lint
