@@ -92,9 +92,13 @@ class TestCache {
   TestCache(const TestCache&) = delete;
   TestCache& operator=(const TestCache&) = delete;
 
-  // Copies of all bytes, to see what an op touched.
-  [[nodiscard]] std::array<std::vector<std::byte>, 5> bytes() const {
-    return {windows_, pages_, keys_, key_scales_, pending_};
+  // Copies of all bytes, to see what an op touched. Numbers, because the library compares std::byte one at a time.
+  [[nodiscard]] std::array<std::vector<uint8_t>, 5> bytes() const {
+    const auto numbers = [](const std::vector<std::byte>& plane) {
+      const auto* first = reinterpret_cast<const uint8_t*>(plane.data());
+      return std::vector<uint8_t>(first, first + plane.size());
+    };
+    return {numbers(windows_), numbers(pages_), numbers(keys_), numbers(key_scales_), numbers(pending_)};
   }
 
   WindowRing window;
