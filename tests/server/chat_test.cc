@@ -323,8 +323,7 @@ TEST(Chat, AnAnswerThatHasBegunGoesOn) {
 
 TEST(Chat, AFailureDuringAStreamIsAnEventOfTheSurface) {
   ChatServer server(std::string(400, 'a'));
-  int steps = 0;
-  server.engine.script.on_step = [&] {
+  server.engine.script.on_step = [steps = 0]() mutable {
     if (++steps == 5) throw std::runtime_error("broken");
   };
   const std::string stream = server.messages(kOff + R"(,"stream":true)").body;

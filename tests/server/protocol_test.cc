@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "tests/server/server_fixture.h"
@@ -291,9 +292,9 @@ TEST_F(Protocol, AHalfCloseBeforeTheRequestIsParsedEndsAGeneration) {
 }
 
 TEST_F(Protocol, AGoneClientIsNoticedBeforeTheFirstToken) {
-  std::atomic<bool> may_go_on = false;
-  engine_.on_step = [&] {
-    while (!may_go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto may_go_on = std::make_shared<std::atomic<bool>>(false);  // the engine steps on after the test's body
+  engine_.on_step = [may_go_on] {
+    while (!*may_go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   make();
   Client client = server_->client();
@@ -305,7 +306,7 @@ TEST_F(Protocol, AGoneClientIsNoticedBeforeTheFirstToken) {
     return server_->ask(get("/metrics")).body.find(R"(pagestate_sequences_total{outcome="cancelled"} 1)") !=
            std::string::npos;
   }));
-  may_go_on = true;
+  *may_go_on = true;
   EXPECT_TRUE(rests());
 }
 
@@ -324,8 +325,7 @@ TEST_F(Protocol, ASlowReaderIsDroppedAtTheCap) {
 }
 
 TEST_F(Protocol, SilentStreamsAreKeptAlive) {
-  std::atomic<int> steps = 0;
-  engine_.on_step = [&] {
+  engine_.on_step = [steps = 0]() mutable {
     if (++steps == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   };
   ServerOptions options;
@@ -426,10 +426,10 @@ TEST_F(Protocol, DrainingCancelsWhatDoesNotFinish) {
 
 TEST_F(Protocol, AnEngineFaultReachesEveryClient) {
   speak_for_ever(1);
-  std::atomic<bool> fails = false;
-  engine_.on_step = [&] {
+  const auto fails = std::make_shared<std::atomic<bool>>(false);
+  engine_.on_step = [fails] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (fails) throw std::runtime_error("no such device");
+    if (*fails) throw std::runtime_error("no such device");
   };
   make();
   Client stream = server_->client();
@@ -438,7 +438,7 @@ TEST_F(Protocol, AnEngineFaultReachesEveryClient) {
   whole.send(post("/v1/completions", R"({"prompt":"a","max_tokens":9000000,"ignore_eos":true})"));
   EXPECT_NE(stream.read_until("data: "), "");
   EXPECT_TRUE(wait_until([&] { return server_->server->status().running == 2; }));
-  fails = true;
+  *fails = true;
   const Reply reply = whole.read_reply();
   EXPECT_EQ(reply.status, 503);
   EXPECT_THAT(reply.error("message"), HasSubstr("no such device"));
