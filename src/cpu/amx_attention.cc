@@ -13,6 +13,7 @@ namespace {
 #include "cpu/avx512_vectors-inl.h"
 #include "cpu/avx512_words-inl.h"
 #include "cpu/amx_tiles-inl.h"
+#include "cpu/prefetch-inl.h"
 #include "cpu/vector_functions-inl.h"
 
 constexpr int64_t kHeads = 16;   // of a tile
@@ -105,8 +106,8 @@ void gather(const AttendArgs& args, const AttendWork& work, const Key* keys, int
       const __m512i second = n + 1 < count ? key_words(keys[n + 1], args.dim, d, tables) : _mm512_setzero_si512();
       if (ahead0.format == KeyFormat::kBF16 || d % 128 == 0) {
         const int64_t at = ahead0.format == KeyFormat::kBF16 ? d * 2 : d / 2;
-        _mm_prefetch(reinterpret_cast<const char*>(ahead0.row + at), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(ahead1.row + at), _MM_HINT_T0);
+        prefetch_first(ahead0.row + at);
+        prefetch_first(ahead1.row + at);
       }
       _mm512_store_si512(row + d * 2, first);
       _mm512_store_si512(row + work.key_stride + d * 2, second);

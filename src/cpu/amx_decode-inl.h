@@ -5,10 +5,6 @@
 constexpr int64_t kUnit = 4;
 constexpr int64_t kPart = kPanel / kUnit;
 
-// Into the second cache. In assembly, as the compiler drops calls of functions that only prefetch.
-inline void prefetch(const std::byte* at) { __asm__ volatile("prefetcht1 %a0" ::"p"(at)); }
-inline void prefetch_first(const std::byte* at) { __asm__ volatile("prefetcht0 %a0" ::"p"(at)); }
-
 // The high and the low bytes of all codes times one scale.
 struct Fp8Bytes {
   __m512i high[2];

@@ -21,6 +21,7 @@ constexpr int64_t kCacheLine = 64;
 #include "cpu/avx512_words-inl.h"
 #include "cpu/amx_tiles-inl.h"
 #include "cpu/amx_layout-inl.h"
+#include "cpu/prefetch-inl.h"
 #include "cpu/amx_decode-inl.h"
 
 constexpr int64_t kTileValues = kGroup * kBlock;  // of W, 16 rows

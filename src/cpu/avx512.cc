@@ -10,6 +10,7 @@ namespace {
 
 #include "cpu/avx512_vectors-inl.h"
 #include "cpu/avx512_words-inl.h"
+#include "cpu/prefetch-inl.h"
 
 // 16 rows of 32 words: out[k][row] as floats.
 inline void spread_words(__m512i (&rows)[16], float* out) {
@@ -21,9 +22,6 @@ inline void spread_words(__m512i (&rows)[16], float* out) {
     store(out + (2 * p + 1) * kPanel, as_float(_mm512_and_si512(rows[p], high)));
   }
 }
-
-// Brings the same place of the next panel near.
-inline void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
 // Rows [first, first + count) of block `block`, count <= 16; rows past count become zero.
 inline void decode_half(const ops::Weight& w, int64_t first, int64_t count, int64_t block, float* out) {

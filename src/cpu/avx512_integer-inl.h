@@ -1,5 +1,5 @@
 // Few rows of x times FP4 weights, over integers. Included inside the anonymous namespace of an instruction-set file
-// after avx512_vectors-inl.h and these:
+// after avx512_vectors-inl.h, prefetch-inl.h and these:
 //   low_codes(v), high_codes(v): of 64 bytes of codes, 2 * value + kCodeBias of the low and of the high halves;
 //   add_products(sums, a, b): sums[i] += the four products of unsigned bytes a[4i ..] and signed bytes b[4i ..].
 //
@@ -214,7 +214,7 @@ inline void add_chunk(const std::byte* w, int64_t row_bytes, const std::byte* ne
       const IntVec codes = _mm512_loadu_si512(w + (4 * four + r) * row_bytes);
       low[r] = low_codes(codes);
       high[r] = high_codes(codes);
-      _mm_prefetch(reinterpret_cast<const char*>(next + (4 * four + r) * kCacheLine), _MM_HINT_T1);
+      prefetch(next + (4 * four + r) * kCacheLine);
     }
 #pragma GCC unroll 2
     for (int t = 0; t < kRows; ++t) {

@@ -8,6 +8,7 @@ namespace ps::cpu {
 namespace {
 
 #include "cpu/avx512_vectors-inl.h"
+#include "cpu/prefetch-inl.h"
 
 // Of a byte the lowest six bits count, so the table is there four times.
 inline IntVec shifted_values(IntVec codes) {

@@ -136,19 +136,6 @@ void expand_row(const ExpandArgs& args) {
   }
 }
 
-// Rows lie a multiple of the page size apart, where no hardware prefetcher follows them.
-inline void prefetch_mix(const MixArgs& args, int64_t block) {
-  if (block >= args.end) return;
-  const RowView fn{args.fn.data, args.fn.format == ops::WeightFormat::kF32};
-  const auto bring = [block](RowView row) {
-    const RowView at = from(row, block * kBlock);
-    __builtin_prefetch(at.data, 0, 2);
-    if (at.is_f32) __builtin_prefetch(static_cast<const std::byte*>(at.data) + 64, 0, 2);
-  };
-  for (int64_t n = 0; n < args.fn.rows; ++n) bring(from(fn, n * args.fn.columns));
-  for (int64_t t = 0; t < args.count; ++t) bring(from(args.h, t * args.stride));
-}
-
 void mix_rows(const MixArgs& args) {
   alignas(64) float w[kBlock * kPanel];
   alignas(64) float x[kMixRows * kBlock];
@@ -158,7 +145,6 @@ void mix_rows(const MixArgs& args) {
   }
   for (int64_t block = args.begin; block < args.end; ++block) {
     const int64_t left = args.fn.columns - block * kBlock;
-    prefetch_mix(args, block + 6);
     decode_block(args.fn, 0, block, w);
     for (int64_t t = 0; t < args.count; ++t) {
       const RowView row = from(args.h, t * args.stride + block * kBlock);
