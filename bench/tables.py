@@ -3,7 +3,8 @@
 
 tables.py OPS_JSON [PROGRAM SLICE]: OPS_JSON is what ops_bench wrote. With the program and a full-size synthetic
 checkpoint (`pagestate make-checkpoint --preset flash-slice`) it also runs `bench decode` and `bench prefill` on it,
-which takes some minutes and 6 GB of memory. Every ratio is a median of 5 against ceilings sampled around its own run, but for the long prompt, which runs once.
+which takes some minutes and 6 GB of memory. Every ratio is a median of 5 against ceilings sampled around its own run,
+but for the long prompt, which runs once. What OPS_JSON lacks, as after --benchmark_filter, is left out.
 """
 
 import json
@@ -22,30 +23,40 @@ def row(what, value, target):
     print(f"| {what} | {value:.2f} | {target} |")
 
 
+def print_isa(results, isa):
+    def ratio(what, name, unit, target):
+        if name in results:
+            row(what, results[name][unit], target)
+
+    def few(target):  # few rows are the widest set's task
+        return target if isa == "amx" else ""
+
+    for shape, target in ONE_ROW:
+        name = f"linear/{shape}/{isa}"
+        ratio(f"{shape}, 1 row, {isa}: of read bandwidth", f"{name}/1", READ, few(target))
+        for rows in (4, 8) if shape.endswith("fp8") else ():
+            if {f"{name}/1", f"{name}/{rows}"} <= results.keys():
+                row(f"{shape}, {rows} rows, {isa}: time to that of 1 row",
+                    results[f"{name}/1"]["GB/s"] / results[f"{name}/{rows}"]["GB/s"], few("1.15 at most"))
+    for rows in (1, 4, 8):
+        ratio(f"experts, {rows} rows, {isa}: distinct experts' bytes of read bandwidth", f"moe/{isa}/{rows}", READ,
+              few(0.85 if rows == 1 else 0.80))
+    for shape in MANY_ROWS:
+        for rows in (256, 1024, 4096):
+            ratio(f"{shape}, {rows} rows, {isa}: of peak", f"linear/{shape}/{isa}/{rows}", PEAK, 0.60)
+    ratio(f"experts, 96 rows each, {isa}: of peak", f"moe/{isa}/1024", PEAK, few(0.50))
+
+
 def print_ops(path):
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
-    results = {}
-    for run in report["benchmarks"]:
-        results[run["name"].split("/iterations:")[0]] = run
-    isas = [isa for isa in ("amx", "avx512", "avx2") if any(f"/{isa}/" in name for name in results)]
+    context = report["context"]
+    ceilings = [f"{name} {float(value):.0f}" for name, value in context.items() if "GB/s" in name or "FLOP/s" in name]
+    print(f"{context['num_cpus']} processors at {context['mhz_per_cpu']} MHz; at the start {', '.join(ceilings)}\n")
     print("| what | ratio | target |\n|---|---|---|")
-    for isa in isas:
-        for shape, target in ONE_ROW:
-            single = results[f"linear/{shape}/{isa}/1"]
-            row(f"{shape}, 1 row, {isa}: of read bandwidth", single[READ], target if isa == "amx" else "")
-            if shape.endswith("fp8"):
-                for rows in (4, 8):
-                    several = results[f"linear/{shape}/{isa}/{rows}"]
-                    row(f"{shape}, {rows} rows, {isa}: time to that of 1 row", single["GB/s"] / several["GB/s"],
-                        "1.15 at most" if isa == "amx" else "")
-        for rows in (1, 4, 8):
-            row(f"experts, {rows} rows, {isa}: distinct experts' bytes of read bandwidth",
-                results[f"moe/{isa}/{rows}"][READ], (0.85 if rows == 1 else 0.80) if isa == "amx" else "")
-        for shape in MANY_ROWS:
-            for rows in (256, 1024, 4096):
-                row(f"{shape}, {rows} rows, {isa}: of peak", results[f"linear/{shape}/{isa}/{rows}"][PEAK], 0.60)
-        row(f"experts, 96 rows each, {isa}: of peak", results[f"moe/{isa}/1024"][PEAK], 0.50 if isa == "amx" else "")
+    results = {run["name"].split("/iterations:")[0]: run for run in report["benchmarks"]}
+    for isa in ("amx", "avx512", "avx2"):
+        print_isa(results, isa)
 
 
 def bench(program, slice_folder, kind, *options):
