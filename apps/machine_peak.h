@@ -99,7 +99,7 @@ __attribute__((target("avx512f"))) inline float fma_avx512(int64_t loops) {
 struct alignas(64) TileOperands {
   static constexpr int64_t kBytes = 16384;
   uint16_t values[kBytes / 2];
-  TileOperands() {
+  constexpr TileOperands() : values() {
     for (int64_t i = 0; i < kBytes / 2; ++i) values[i] = static_cast<uint16_t>(0x3F80 | (i * 37 & 0x7F));
   }
 };
@@ -115,7 +115,7 @@ inline float products_amx(int64_t loops) {
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } config;
   constexpr int64_t kLoopBytes = 4096;
-  static const TileOperands kOperands;
+  static constexpr TileOperands kOperands;
   const auto* operands = reinterpret_cast<const std::byte*>(kOperands.values);
   __asm__ volatile("ldtilecfg %0" ::"m"(config));
   __asm__ volatile("tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3");

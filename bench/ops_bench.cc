@@ -73,7 +73,8 @@ struct Machine {
 
 // Normally distributed activations, on the MXFP8 grid where a quantized weight takes them.
 struct Rows {
-  Rows(int64_t rows, int64_t columns) : data(static_cast<size_t>(rows * columns)), rows_(rows), columns_(columns) {
+  Rows(int64_t rows, int64_t columns) : data(static_cast<size_t>(rows * columns)), rows_(rows), columns_(columns) {}
+  void fill() {
     Pcg64 random(2);
     for (bf16& value : data) {
       double sum = -6;
@@ -139,6 +140,7 @@ void linear(benchmark::State& state, Machine& machine, cpu::Isa isa, const Shape
   const ops::OpTable& table = *cpu::table_for(isa).value();
   const int64_t tokens = state.range(0);
   Rows x(tokens, shape.groups * shape.columns);
+  x.fill();
   Rows y(tokens, shape.rows);
   ops::Exec exec{machine.pool, machine.scratch};
   int64_t index = 0;
@@ -162,6 +164,7 @@ void moe(benchmark::State& state, Machine& machine, cpu::Isa isa) {
   const ops::OpTable& table = *cpu::table_for(isa).value();
   const int64_t tokens = state.range(0);
   Rows x(tokens, kDim);
+  x.fill();
   Rows y(tokens, kDim);
   const auto expert = [&](ops::WeightFormat format, int64_t index) {
     return ops::Expert{machine.weights.weight(format, kInner, kDim, 3 * index),

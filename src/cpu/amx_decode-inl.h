@@ -1,5 +1,5 @@
-// Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h inside
-// the anonymous namespace of an instruction-set file.
+// Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h
+// and prefetch-inl.h inside the anonymous namespace of an instruction-set file.
 
 // A cache line's blocks of FP8, of few enough rows that lines stay in the first cache however far the rows lie apart.
 constexpr int64_t kUnit = 4;

@@ -15,8 +15,6 @@
 namespace ps::cpu {
 namespace {
 
-constexpr int64_t kCacheLine = 64;
-
 #include "cpu/avx512_vectors-inl.h"
 #include "cpu/avx512_words-inl.h"
 #include "cpu/amx_tiles-inl.h"
@@ -252,7 +250,8 @@ PairFunction pair_function(int64_t rows) {
     case 12: return multiply_pair<kFormat, 12>;
     case 16: return multiply_pair<kFormat, 16>;
     case 32: return multiply_pair<kFormat, 32>;
-    default: return multiply_pair<kFormat, 0>;
+    case 0: return multiply_pair<kFormat, 0>;
+    default: __builtin_trap();  // rows_to_decode() knows no other
   }
 }
 
@@ -361,7 +360,7 @@ class ManyRows {
     const int64_t panel = panel_of(unit);
     const int64_t count = blocks_of(chunk);
     Pair pair{decoded(unit), {}, {}, chunk == 0, nullptr, nullptr, 0};
-    // A pair's part of the next chunk of x, shared by all panels in whole steps of two lines per block.
+    // A pair's part of the next chunk of x, shared by the panels in steps of two lines per block: about all of it.
     constexpr int64_t kLines = 2 * kInputValues * 4 / kCacheLine;
     pair.next_x_lines = (kLines / args_.panels + 1) / 2 * 2;
     const bool brings_x = !is_near_ && chunk + 1 < chunks_ && panel * pair.next_x_lines < kLines;

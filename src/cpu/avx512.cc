@@ -131,13 +131,9 @@ inline void decode_words(const std::byte* codes, uint8_t scale, float* out) {
 #include "cpu/vector_attention-inl.h"
 #include "cpu/vector_rows-inl.h"
 
-// Codes as integers with the shuffles and products of AVX-512BW.
-inline IntVec shifted_values(IntVec codes) {
-  const __m128i values = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), _mm512_and_si512(codes, _mm512_set1_epi8(0x0F)));
+inline IntVec look_up(IntVec table, IntVec bytes) {
+  return _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, _mm512_set1_epi8(0x0F)));
 }
-inline IntVec low_codes(IntVec bytes) { return shifted_values(bytes); }
-inline IntVec high_codes(IntVec bytes) { return shifted_values(_mm512_srli_epi16(bytes, 4)); }
 inline IntVec add_products(IntVec sums, IntVec a, IntVec b) {
   return add_int(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), _mm512_set1_epi16(1)));
 }

@@ -1,25 +1,24 @@
 // Few rows of x times FP4 weights, over integers. Included inside the anonymous namespace of an instruction-set file
-// after avx512_vectors-inl.h, prefetch-inl.h and these:
-//   low_codes(v), high_codes(v): of 64 bytes of codes, 2 * value + kCodeBias of the low and of the high halves;
+// after avx512_kernels.h, avx512_vectors-inl.h, prefetch-inl.h and these:
+//   look_up(table, v): byte i is table[v[i] & 15], where table repeats 16 bytes; of v[i] any other bits may be set;
 //   add_products(sums, a, b): sums[i] += the four products of unsigned bytes a[4i ..] and signed bytes b[4i ..].
 //
 // A block of x on the MXFP8 grid is 32 integers times a power of two, a row's block of FP4 weights likewise. As long
 // as no partial sum of the even chain or of the odd one can need more than 24 bits, both are exact, and the sum of the
 // block is the exact one, rounded once. That is decided by x alone, for nearly every block. Such a sum is taken over
-// integers, x in digits of base 256, rounded, scaled and added to the row's sum: the bits of linear.h. Chunks of four
-// blocks where x does not fit, or scales are so far out that something may become subnormal or infinite, take the
-// general way.
+// integers, x in digits of base 256, rounded, scaled and added to the row's sum: the bits of linear.h. The general way
+// is taken by chunks of four blocks with one that does not fit in any row of x, by kScaleBlocks blocks with a scale so
+// far out that something may become subnormal or infinite, and by a last panel that is cut short.
 
 constexpr int64_t kChunkBlocks = kIntegerColumns / kBlock;  // a cache line of a row of W
 constexpr int32_t kLargestCode = 12;                        // 2 * value
 constexpr int32_t kCodeBias = kLargestCode;
-constexpr int32_t kUnitBits = 17;  // a unit of x is this much below its block's largest power of two
+constexpr int32_t kUnitBits = 17;  // a unit of x lies this far below its block's largest: E4M3 goes from 2^8 to 2^-9
 constexpr int32_t kSpareBits = 3;  // multiples of 2^kSpareBits units fit in two digits
 constexpr int32_t kTwoDigits = 127 * 256 + 127;
 constexpr int32_t kExactSum = 1 << 24;
 constexpr int32_t kModerate = 40;  // exponents of x and of scales, either way
 constexpr int64_t kScaleBlocks = 64;
-constexpr int64_t kCacheLine = 64;
 
 enum class DigitKind : uint8_t { kTwo, kThree, kGeneral };
 
@@ -31,6 +30,7 @@ struct alignas(64) DigitRow {
   int32_t exponent[kChunkBlocks];            // of a block's unit
   DigitKind kind[kChunkBlocks];
 };
+static_assert(sizeof(DigitRow) <= 4 * kIntegerColumns, "packed_bound() of drivers.h");
 
 // Packed rows: [chunk][count].
 inline DigitRow* digit_rows(void* packed, int64_t count, int64_t chunk) {
@@ -187,6 +187,12 @@ inline bool spread_scales(const ops::Weight& w, int64_t first, int64_t block, in
   return _mm512_cmpgt_epu8_mask(furthest, _mm512_set1_epi8(kModerate)) == 0;
 }
 
+// 2 * value + kCodeBias of the codes in the low halves of bytes.
+inline IntVec shifted_values(IntVec bytes) {
+  const __m128i values = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+  return look_up(_mm512_broadcast_i32x4(values), bytes);
+}
+
 // Sums of four columns each: lane 4 * block + i.
 template <int kDigits>
 inline IntVec multiply_codes(IntVec low, IntVec high, const DigitRow& x) {
@@ -212,8 +218,8 @@ inline void add_chunk(const std::byte* w, int64_t row_bytes, const std::byte* ne
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
       const IntVec codes = _mm512_loadu_si512(w + (4 * four + r) * row_bytes);
-      low[r] = low_codes(codes);
-      high[r] = high_codes(codes);
+      low[r] = shifted_values(codes);
+      high[r] = shifted_values(_mm512_srli_epi16(codes, 4));
       prefetch(next + (4 * four + r) * kCacheLine);
     }
 #pragma GCC unroll 2

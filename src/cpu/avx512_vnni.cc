@@ -10,13 +10,8 @@ namespace {
 #include "cpu/avx512_vectors-inl.h"
 #include "cpu/prefetch-inl.h"
 
-// Of a byte the lowest six bits count, so the table is there four times.
-inline IntVec shifted_values(IntVec codes) {
-  const __m128i values = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-  return _mm512_permutexvar_epi8(codes, _mm512_broadcast_i32x4(values));
-}
-inline IntVec low_codes(IntVec bytes) { return shifted_values(bytes); }
-inline IntVec high_codes(IntVec bytes) { return shifted_values(_mm512_srli_epi16(bytes, 4)); }
+// The lowest six bits of a byte count, and the table repeats.
+inline IntVec look_up(IntVec table, IntVec bytes) { return _mm512_permutexvar_epi8(bytes, table); }
 inline IntVec add_products(IntVec sums, IntVec a, IntVec b) { return _mm512_dpbusd_epi32(sums, a, b); }
 
 #include "cpu/avx512_integer-inl.h"

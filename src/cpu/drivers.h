@@ -47,7 +47,7 @@ void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec
 [[nodiscard]] int64_t router_scratch_bytes(const ops::ScratchBounds& bounds) noexcept;
 [[nodiscard]] int64_t attention_scratch_bytes(const Kernels& kernels, const ops::ScratchBounds& bounds) noexcept;
 
-// Bytes of packed rows in any layout.
+// Bytes of packed rows in any layout: floats, BF16 in whole groups of 16 rows where there are more, or digits.
 [[nodiscard]] constexpr int64_t packed_bound(int64_t rows, int64_t columns) noexcept {
   return rows * ((columns + kBlock - 1) / kBlock * kBlock) * 4 + 64;
 }
@@ -57,11 +57,12 @@ void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec
   const bool fits = kernels.matrix.multiply != nullptr && dtype == DType::kBF16 && format != ops::WeightFormat::kF32;
   return fits ? kernels.matrix : kernels.exact;
 }
-// The same for `rows` rows and a weight like w.
-[[nodiscard]] inline const Multiplier& multiplier_for(const Kernels& kernels, DType dtype, const ops::Weight& w,
-                                                      int64_t rows) noexcept {
-  const bool fits_integer = w.format == ops::WeightFormat::kFp4Block32 && w.columns % kIntegerColumns == 0;
-  return fits_integer && rows <= kernels.integer_rows ? kernels.integer : multiplier_for(kernels, dtype, w.format);
+// The same for `rows` rows on `grid` and a weight like w.
+[[nodiscard]] inline const Multiplier& multiplier_for(const Kernels& kernels, DType dtype, ops::Grid grid,
+                                                      const ops::Weight& w, int64_t rows) noexcept {
+  const bool fits_integer = grid == ops::Grid::kMxfp8 && w.format == ops::WeightFormat::kFp4Block32 &&
+                            w.columns % kIntegerColumns == 0 && rows <= kernels.integer_rows;
+  return fits_integer ? kernels.integer : multiplier_for(kernels, dtype, w.format);
 }
 // Room for the sums of a pass over at most `rows` packed rows.
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {

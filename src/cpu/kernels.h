@@ -22,6 +22,7 @@ inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
 inline constexpr int64_t kPanelGroup = 8;   // panels that share one pass over packed rows, at most
 inline constexpr int64_t kTileRows = 4096;  // panels x packed rows of one pass: their sums stay in the second cache
 inline constexpr int64_t kPrefetchRows = 32;
+inline constexpr int64_t kCacheLine = 64;
 inline constexpr int64_t kIntegerColumns = 128;  // what Kernels::integer takes at once
 inline constexpr int64_t kMostIntegerRows = 8;
 inline constexpr int64_t kKeyBlock = 64;  // keys of an attention that are weighed together

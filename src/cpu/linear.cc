@@ -51,7 +51,7 @@ void store_panels(const Kernels& kernels, const Product& product, const Multiply
 // Rows [first_row, first_row + rows).
 void multiply_rows(const Kernels& kernels, const Product& product, int64_t first_row, int64_t rows, ops::Exec& exec) {
   const ops::ScratchScope scope(exec.scratch);
-  const Multiplier& multiplier = multiplier_for(kernels, product.x.dtype, product.w, rows);
+  const Multiplier& multiplier = multiplier_for(kernels, product.x.dtype, product.x.grid, product.w, rows);
   const int64_t threads = exec.pool.threads();
   const int64_t panels = (product.outputs + kPanel - 1) / kPanel;
   const int64_t together = panels_together(panels * product.groups, rows, exec.pool.threads());

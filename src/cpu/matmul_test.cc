@@ -111,8 +111,10 @@ TEST_P(CpuEquality, LinearOfManyGroupsOfRows) {
 // that the order counts, and zeros.
 void fill_with_digits(Pcg64& random, Rows& x) {
   for (int64_t t = 0; t < x.rows(); ++t) {
+    int64_t most_kinds = 1;
     for (int64_t k = 0; k < x.columns(); k += 32) {
-      const int64_t kind = random.integer(0, 8);
+      if (k % 128 == 0) most_kinds = random.integer(0, 2) == 0 ? 1 : 8;  // chunks of one kind, and mixed ones
+      const int64_t kind = random.integer(0, most_kinds);
       const auto unit = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.integer(-8, 8))));
       const auto step = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.integer(-9, -5))));
       for (int64_t i = 0; i < 32 && k + i < x.columns(); ++i) {
@@ -140,7 +142,8 @@ void set_large_rows(Pcg64& random, WeightData& w) {
 // Few rows of FP4 weights have a way of their own where scales and values are moderate: at and beyond both ends.
 TEST_P(CpuEquality, LinearOfFewFp4Rows) {
   Pcg64 random(14);
-  const auto x_values = {1.0f, 0.0f, -0.0f, 0x1p-40f, 0x1p-41f, 0x1p40f, -0x1p41f, 0x1p-120f, 0x1p100f, 0x1p-140f};
+  const auto x_values = {1.0f,     0.0f,      -0.0f,    0x1p-40f,  0x1p-41f,     0x1p40f,
+                         -0x1p41f, 0x1p-120f, 0x1p100f, 0x1p-140f, std::nanf("")};
   for (const int64_t columns : {128, 96, 2304}) {
     const int64_t rows = 32 * 3 + 7;
     for (const int scale : {127, 87, 86, 167, 168, 0, 1, 254, 255}) {
@@ -178,7 +181,7 @@ TEST(CpuIntegers, WithoutVnniTheSame) {
     Rows actual(tokens, 72, DType::kF32);
     const ScratchBounds bounds{.threads = 1, .tokens = tokens, .columns = 2304};
     ThreadPool pool(1);
-    Arena arena(HostBuffer::allocate(cpu::table().scratch_bytes(bounds)).value());
+    Arena& arena = fresh_scratch(cpu::table().scratch_bytes(bounds));
     Exec exec{pool, arena};
     reference_table().linear({x.view(Grid::kMxfp8), w.view(), expected.view()}, exec);
     cpu::linear(cpu::avx512_kernels(), {x.view(Grid::kMxfp8), w.view(), actual.view()}, exec);
@@ -200,19 +203,20 @@ TEST_P(CpuEquality, LinearOfFourThousandRows) {
 // All groups of few rows share a fork; many rows, and groups that are no whole blocks, go one by one.
 TEST_P(CpuEquality, GroupedLinearOfFewAndManyRows) {
   Pcg64 random(12);
-  for (const int64_t inputs : {96, 70}) {
+  for (const int64_t inputs : {96, 70, 128}) {
     const bool is_whole = inputs % 32 == 0;
-    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8Block32}) {
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8Block32, WeightFormat::kFp4Block32}) {
       if (!is_whole && is_quantized(format)) continue;
       for (const int64_t tokens : {1, 2, 8, 31, 32, 33, 100}) {
         const int32_t groups = 5;
-        const Rows x = random_rows(random, tokens, groups * inputs, DType::kBF16);
+        const DType dtype = tokens % 2 == 1 ? DType::kF32 : DType::kBF16;  // on no grid, whatever the format
+        const Rows x = random_rows(random, tokens, groups * inputs, dtype);
         const WeightData w = random_weight(random, format, groups * 64, inputs);
         const ScratchBounds bounds{.tokens = tokens, .columns = groups * inputs};
-        Rows expected(tokens, groups * 64, DType::kBF16);
+        Rows expected(tokens, groups * 64, dtype);
         run_on(reference_table(), &OpTable::grouped_linear, {x.view(), w.view(), expected.view(), groups}, bounds, 1);
         for (const int threads : {1, 2, 5}) {
-          Rows actual(tokens, groups * 64, DType::kBF16);
+          Rows actual(tokens, groups * 64, dtype);
           run_on(table(), &OpTable::grouped_linear, {x.view(), w.view(), actual.view(), groups}, bounds, threads);
           expect_same_rows(std::to_string(tokens) + " rows", actual, expected);
           EXPECT_TRUE(actual.gaps_intact());
@@ -227,12 +231,14 @@ TEST_P(CpuEquality, LinearOfExtremeValues) {
   for (WeightFormat format : kAllFormats) {
     for (int64_t tokens : {1, 3, 17, 40}) {
       for (DType x_dtype : {DType::kBF16, DType::kF32}) {
-        const LinearCase c{format, tokens, 64, 96, x_dtype, x_dtype};
-        Rows x = random_rows(random, tokens, 96, x_dtype, Data::kSpecial);
-        if (is_quantized(format)) put_on_grid(x);
-        WeightData w(format, 64, 96);
-        fill_with_any_bytes(random, w);
-        expect_equal_linear(c, x, w);
+        for (int64_t columns : {96, 128}) {
+          const LinearCase c{format, tokens, 64, columns, x_dtype, x_dtype};
+          Rows x = random_rows(random, tokens, columns, x_dtype, Data::kSpecial);
+          if (is_quantized(format)) put_on_grid(x);
+          WeightData w(format, 64, columns);
+          fill_with_any_bytes(random, w);
+          expect_equal_linear(c, x, w);
+        }
       }
     }
   }
@@ -263,6 +269,11 @@ TEST_P(CpuEquality, MoeOfManyRowsAndExperts) {
   const MoeCase cases[] = {
       {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 1, 160, 96, 12, 6},
       {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 5, 160, 96, 384, 6},
+      // Both products of an expert over integers.
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 1, 128, 256, 4, 2},
+      {kFp4Block32, kFp4Block32, kFp4Block32, kFp4Block32, 2, 256, 128, 4, 2},
+      {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 5, 128, 256, 4, 2, DType::kF32},
+      {kFp4Block32, kFp4Block32, kFp4Block32, kFp8Block32, 9, 384, 2304, 3, 2},
       {kFp4Block32, kFp4Block32, kFp8Block32, kFp8Block32, 200, 96, 64, 9, 6},  // several groups of pairs
       {kFp8Block32, kBF16, kF32, kFp4Block32, 70, 64, 64, 3, 2},
       {kBF16, kBF16, kBF16, kBF16, 33, 72, 40, 4, 2},
@@ -271,7 +282,11 @@ TEST_P(CpuEquality, MoeOfManyRowsAndExperts) {
   };
   uint64_t seed = 50;
   for (const MoeCase& c : cases) {
-    const MoeData data = moe_data(c, ++seed);
+    MoeData data = moe_data(c, ++seed);
+    if (c.inner == 2304) {  // W1 and W3 that want different layouts of x
+      Pcg64 random(seed);
+      data.experts[0].w3 = random_weight(random, kFp8Block32, c.inner, c.dim);
+    }
     std::vector<Expert> experts;
     for (const ExpertData& expert : data.experts) experts.push_back(expert.view());
     ScratchBounds bounds{.tokens = c.tokens,

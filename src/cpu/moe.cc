@@ -67,10 +67,11 @@ int64_t prepare(const Kernels& kernels, const ops::MoeArgs& args, Group& group, 
   for (int64_t s = 0; s < group.count; ++s) {
     Segment& segment = group.segments[s];
     const ops::Expert& expert = *segment.expert;
-    segment.up = &multiplier_for(kernels, args.x.dtype, expert.w1, segment.count);
+    segment.up = &multiplier_for(kernels, args.x.dtype, segment.x->grid, expert.w1, segment.count);
     // W1 and W3 share packed rows, so they share a layout.
-    if (segment.up != &multiplier_for(kernels, args.x.dtype, expert.w3, segment.count)) segment.up = &kernels.exact;
-    segment.down = &multiplier_for(kernels, args.y.dtype, expert.w2, segment.count);
+    if (segment.up != &multiplier_for(kernels, args.x.dtype, segment.x->grid, expert.w3, segment.count))
+      segment.up = &kernels.exact;
+    segment.down = &multiplier_for(kernels, args.y.dtype, ops::Grid::kMxfp8, expert.w2, segment.count);
     segment.packed_x = take(segment.up->packed_bytes(segment.count, expert.w1.columns));
     segment.packed_t = take(segment.down->packed_bytes(segment.count, expert.w2.columns));
     segment.first_step = steps;
