@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "base/macros.h"
@@ -14,7 +15,33 @@ namespace {
 using text::ChatMessage;
 using text::ContentPart;
 using text::Role;
-using Tools = std::vector<text::ToolDefinition>;
+// Every tool of a body, listed in the prompt or not.
+class ToolCatalog {
+ public:
+  Status add(text::ToolDefinition tool) {
+    std::string name = tool.name;
+    const bool is_new = tools_.try_emplace(std::move(name), Entry{std::move(tool)}).second;
+    return is_new ? Status() : Status::invalid("Tool names must be unique");
+  }
+  [[nodiscard]] bool empty() const { return tools_.empty(); }
+
+  // The tool that a block refers to, as JSON; where it was shown before, its name only. So a prompt has every schema
+  // once, however often the body names it, and what joins late leaves the prompt before it as it was.
+  Result<std::string> show(const ObjectReader& block, std::string_view key) {
+    PS_TRY(const std::string name, block.required_string(key));
+    const auto found = tools_.find(name);
+    if (found == tools_.end()) return block.error(key, "\"" + name + "\" is not among the tools");
+    if (std::exchange(found->second.is_shown, true)) return "This tool is described above: " + name;
+    return std::move(JsonWriter().value(found->second.tool.function)).text();
+  }
+
+ private:
+  struct Entry {
+    text::ToolDefinition tool;
+    bool is_shown = false;
+  };
+  std::unordered_map<std::string, Entry> tools_;
+};
 
 constexpr size_t kMaxStops = 16;
 constexpr std::string_view kUnsupportedDocument = "[Unsupported Document]";
@@ -57,18 +84,8 @@ Result<ContentPart> read_user_block(const ObjectReader& block, std::string_view 
   return block.error("type", "\"" + std::string(type) + "\" is not supported here; " + legal_values(legal));
 }
 
-// The tool that a block refers to, as the line that the list of tools would have for it: a tool that joins late is
-// shown where it joins, so that what the prefix cache holds stays valid.
-Result<std::string> schema_of(const ObjectReader& block, std::string_view key, const Tools& tools) {
-  PS_TRY(const std::string name, block.required_string(key));
-  for (const text::ToolDefinition& tool : tools) {
-    if (tool.name == name) return std::move(JsonWriter().value(tool.function)).text();
-  }
-  return block.error(key, "\"" + name + "\" is not among the tools");
-}
-
 // `content` of a tool result: a string, blocks, or nothing.
-Status read_result_content(const ObjectReader& block, const Tools& tools, ChatMessage& message) {
+Status read_result_content(const ObjectReader& block, ToolCatalog& tools, ChatMessage& message) {
   message.has_content = true;
   const JsonValue* content = block.find("content");
   if (content == nullptr) return {};
@@ -81,7 +98,7 @@ Status read_result_content(const ObjectReader& block, const Tools& tools, ChatMe
     PS_TRY(const ObjectReader inner, ObjectReader::of(content->items()[i], item_path(block.path_of("content"), i)));
     PS_TRY(const std::string type, inner.required_string("type"));
     if (type == "tool_reference") {
-      PS_TRY(std::string schema, schema_of(inner, "tool_name", tools));
+      PS_TRY(std::string schema, tools.show(inner, "tool_name"));
       message.content.push_back(text_part(std::move(schema)));
       continue;
     }
@@ -92,7 +109,7 @@ Status read_result_content(const ObjectReader& block, const Tools& tools, ChatMe
 }
 
 // Appends the tool results of one user turn, then a user message with the rest.
-Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& path, const Tools& tools,
+Status read_user_turn(const std::vector<JsonValue>& blocks, const std::string& path, ToolCatalog& tools,
                       std::vector<ChatMessage>& messages) {
   if (blocks.empty()) return Status::invalid(path + ": at least one block is required");
   ChatMessage user{.role = Role::kUser, .has_content = true};
@@ -135,7 +152,7 @@ Result<text::ToolDefinition> read_tool(const ObjectReader& tool) {
 }
 
 // A change of the tools in the middle of a conversation, as text.
-Result<std::string> read_tool_change(const ObjectReader& block, bool is_addition, const Tools& tools) {
+Result<std::string> read_tool_change(const ObjectReader& block, bool is_addition, ToolCatalog& tools) {
   PS_TRY(const std::optional<ObjectReader> tool, block.inner("tool"));
   if (!tool.has_value()) return block.error("tool", "is required, an object");
   PS_TRY(const std::string type, tool->required_choice("type", {"tool_reference", "tool_definition"}));
@@ -145,16 +162,17 @@ Result<std::string> read_tool_change(const ObjectReader& block, bool is_addition
   }
   constexpr std::string_view kAdded = "This tool is available from here on:\n";
   if (type == "tool_reference") {
-    PS_TRY(const std::string schema, schema_of(*tool, "name", tools));
+    PS_TRY(const std::string schema, tools.show(*tool, "name"));
     return std::string(kAdded) + schema;
   }
+  if (tools.empty()) return block.error("type", "\"tool_addition\" needs at least one tool in tools");
   PS_TRY(const std::optional<ObjectReader> inner, tool->inner("definition"));
   if (!inner.has_value()) return tool->error("definition", "is required, an object");
   PS_TRY(const text::ToolDefinition definition, read_tool(*inner));
   return std::string(kAdded) + std::move(JsonWriter().value(definition.function)).text();
 }
 
-Status read_system_turn(const std::vector<JsonValue>& blocks, const std::string& path, const Tools& tools,
+Status read_system_turn(const std::vector<JsonValue>& blocks, const std::string& path, ToolCatalog& tools,
                         ChatMessage& message) {
   if (blocks.empty()) return Status::invalid(path + ": at least one block is required");
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -200,7 +218,7 @@ Status read_assistant_turn(const std::vector<JsonValue>& blocks, const std::stri
 }
 
 // Adds what one message says. Neighbouring messages of the assistant become one.
-Status read_turn(const ObjectReader& fields, Role role, const Tools& tools, std::vector<ChatMessage>& messages) {
+Status read_turn(const ObjectReader& fields, Role role, ToolCatalog& tools, std::vector<ChatMessage>& messages) {
   const JsonValue* content = fields.find("content");
   if (content == nullptr) return fields.error("content", "is required, a string or an array of blocks");
   const bool is_string = content->is_string();
@@ -227,7 +245,7 @@ Status read_turn(const ObjectReader& fields, Role role, const Tools& tools, std:
   return {};
 }
 
-Status read_messages(const ObjectReader& body, const Tools& tools, std::vector<ChatMessage>& messages) {
+Status read_messages(const ObjectReader& body, ToolCatalog& tools, std::vector<ChatMessage>& messages) {
   PS_TRY(const std::span<const JsonValue> items, body.items("messages"));
   if (!body.has("messages")) return body.error("messages", "is required, an array");
   if (items.empty()) return body.error("messages", "at least one message is required");
@@ -266,14 +284,14 @@ Status read_system(const ObjectReader& body, std::vector<ChatMessage>& messages)
 }
 
 // All tools, and those that the prompt lists: a tool that the client defers is shown where a tool_reference names it.
-Status read_tools(const ObjectReader& body, Tools& all, Tools& listed) {
+Status read_tools(const ObjectReader& body, ToolCatalog& all, std::vector<text::ToolDefinition>& listed) {
   PS_TRY(const std::span<const JsonValue> items, body.items("tools"));
   for (size_t i = 0; i < items.size(); ++i) {
     PS_TRY(const ObjectReader tool, ObjectReader::of(items[i], item_path("tools", i)));
     PS_TRY(text::ToolDefinition definition, read_tool(tool));
     PS_TRY(const std::optional<bool> is_deferred, tool.boolean("defer_loading"));
     if (!is_deferred.value_or(false)) listed.push_back(definition);
-    all.push_back(std::move(definition));
+    PS_RETURN_IF_ERROR(all.add(std::move(definition)));
   }
   if (listed.empty() && !all.empty()) return body.error("tools", "at least one must not have defer_loading");
   return {};
@@ -374,7 +392,7 @@ Result<AnthropicRequest> read_anthropic_request(const JsonValue& body, Anthropic
       return fields.error(key, "is not supported");
   }
   PS_RETURN_IF_ERROR(read_system(fields, request.chat.messages));
-  Tools tools;
+  ToolCatalog tools;
   PS_RETURN_IF_ERROR(read_tools(fields, tools, request.chat.tools));
   PS_RETURN_IF_ERROR(read_messages(fields, tools, request.chat.messages));
   PS_RETURN_IF_ERROR(read_tool_choice(fields, request));

@@ -171,6 +171,25 @@ TEST(AnthropicRequest, ToolChoice) {
   }
 }
 
+// A short reference must not become a long schema each time.
+TEST(AnthropicRequest, ASchemaIsShownOnceHoweverOftenAToolIsNamed) {
+  const std::string tools = R"(, "tools": [{"name": "f", "input_schema": {"type": "object"}},
+      {"name": "late", "input_schema": {"type": "object"}, "defer_loading": true}])";
+  const std::string reference = R"({"type": "tool_reference", "tool_name": "late"})";
+  EXPECT_THAT(outline(read(with_messages(R"([{"role": "user", "content": "q"},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [)" +
+                                             reference + ", " + reference + R"(]}]}])",
+                                         tools))),
+              ElementsAre("user:q", "assistant: call t f{}",
+                          R"(tool(t):{"name": "late", "parameters": {"type": "object"}}|)"
+                          "This tool is described above: late"));
+  EXPECT_EQ(error_of(with_messages(R"([{"role": "user", "content": "q"}])",
+                                   R"(, "tools": [{"name": "f", "input_schema": {"type": "object"}},
+      {"name": "f", "input_schema": {"type": "object"}, "defer_loading": true}])")),
+            "Tool names must be unique");
+}
+
 // A client with many tools defers them, and sends the names of those that its own search finds.
 TEST(AnthropicRequest, ADeferredToolIsShownWhereItIsReferredTo) {
   const std::string tools = R"(, "tools": [{"name": "search", "input_schema": {"type": "object"}},
@@ -212,6 +231,10 @@ TEST(AnthropicRequest, ToolsMayComeAndGoInTheMiddle) {
   EXPECT_EQ(error_of(with_messages(R"([{"role": "user", "content": "q"},
       {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "g"}}]}])")),
             "messages[1].content[0].tool.name: \"g\" is not among the tools");
+  EXPECT_EQ(error_of(with_messages(R"([{"role": "user", "content": "q"},
+      {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_definition", "definition":
+          {"name": "new", "input_schema": {"type": "object"}}}}]}])")),
+            "messages[1].content[0].type: \"tool_addition\" needs at least one tool in tools");
   EXPECT_EQ(error_of(with_messages(R"([{"role": "system", "content": [{"type": "tool_result"}]}])")),
             "messages[0].content[0].type: \"tool_result\" is not supported; legal values are text, tool_addition and "
             "tool_removal");

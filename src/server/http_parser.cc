@@ -1,6 +1,7 @@
 #include "server/http_parser.h"
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 #include <string>
@@ -26,9 +27,11 @@ ApiError too_long_target(int64_t limit) {
 // who is named does not matter.
 std::string_view without_origin(std::string_view target) {
   constexpr std::string_view kScheme = "http://";
-  if (!target.starts_with(kScheme)) return target;
-  const size_t path = target.find('/', kScheme.size());
-  return path == std::string_view::npos ? "/" : target.substr(path);
+  const bool has_origin =
+      target.size() >= kScheme.size() && boost::beast::iequals(target.substr(0, kScheme.size()), kScheme);
+  if (!has_origin) return target;
+  const size_t path = target.find_first_of("/?", kScheme.size());
+  return path == std::string_view::npos || target[path] == '?' ? "/" : target.substr(path);
 }
 
 bool has_bare_line_feed(std::string_view text) {

@@ -58,6 +58,8 @@ TEST(RequestParser, ReadsTheTargetsThatProxiesSend) {
   };
   EXPECT_EQ(path("http://a:80/health?x=1"), "/health");
   EXPECT_EQ(path("http://a"), "/");
+  EXPECT_EQ(path("HTTP://a/health"), "/health");
+  EXPECT_EQ(path("http://a?x=/metrics"), "/");
   EXPECT_EQ(path("https://a/health"), "refused");
   EXPECT_EQ(path("a:80"), "refused");
 }

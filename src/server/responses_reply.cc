@@ -155,10 +155,12 @@ class ResponsesReply final : public ChatReply {
   void add_arguments(const std::string& arguments, std::string& out) {
     const bool is_custom = item_.kind == Kind::kCustomCall;
     const std::string text = is_custom ? item_.input.take(arguments) : arguments;
+    if (!is_custom || !text.empty()) add_call_text(text, out);
+  }
+  void add_call_text(const std::string& text, std::string& out) {
     item_.text += text;
-    if (is_custom && text.empty()) return;
-    const std::string_view type =
-        is_custom ? "response.custom_tool_call_input.delta" : "response.function_call_arguments.delta";
+    const std::string_view type = item_.kind == Kind::kCustomCall ? "response.custom_tool_call_input.delta"
+                                                                  : "response.function_call_arguments.delta";
     JsonWriter json = begin_item_event(type);
     json.key("delta").string(text);
     send(type, json, out);
@@ -167,7 +169,8 @@ class ResponsesReply final : public ChatReply {
   void close(std::string_view status, std::string& out) {
     if (item_.kind == Kind::kNone) return;
     if (item_.kind == Kind::kCustomCall) {
-      item_.text = item_.input.finish();
+      const std::string text = item_.input.finish();
+      if (item_.text.empty() && !text.empty()) add_call_text(text, out);
       JsonWriter json = begin_item_event("response.custom_tool_call_input.done");
       json.key("input").string(item_.text);
       send("response.custom_tool_call_input.done", json, out);

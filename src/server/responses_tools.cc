@@ -12,6 +12,7 @@ namespace ps::server {
 namespace {
 
 constexpr std::string_view kSeparator = "__";
+constexpr size_t kMostNameBytes = 128;
 constexpr std::string_view kInput = "input";
 constexpr std::string_view kInputStart = R"({"input": ")";  // as the output parser writes it
 
@@ -68,13 +69,20 @@ Result<bool> read_tool(const ObjectReader& tool, Parent parent) {
   }
   ClientTool client{.space = parent.space, .is_custom = is_custom};
   PS_TRY(client.name, tool.required_string("name"));
+  // encode_prompt() checks names too, but each of a namespace's tools carries the name of the namespace along.
+  if (client.space.size() + client.name.size() > kMostNameBytes) {
+    return tool.error("name", "with its namespace it is longer than " + std::to_string(kMostNameBytes) + " bytes");
+  }
   text::ToolDefinition definition{.name = model_tool_name(client.space, client.name), .path = tool.path()};
   if (is_custom) {
     PS_TRY(definition.function, function_of_custom(tool, definition.name));
   } else {
     PS_TRY(definition.function, function_of(tool, definition.name));
   }
-  if (is_custom || !client.space.empty()) parent.tools.by_name.insert_or_assign(definition.name, std::move(client));
+  const bool is_renamed = is_custom || !client.space.empty();
+  if (is_renamed && !parent.tools.by_name.try_emplace(definition.name, std::move(client)).second) {
+    return tool.error("name", "another tool is \"" + definition.name + "\" to the model too");
+  }
   parent.tools.shown.push_back(std::move(definition));
   return true;
 }
@@ -91,18 +99,36 @@ Result<bool> read_space(const ObjectReader& space, ResponsesTools& tools) {
   return has_some;
 }
 
-// One character after a backslash, or "u" and four digits; 0 where the escape goes on beyond the end. JSON of the
-// parser escapes control characters, quotes and backslashes only.
-size_t read_escape(std::string_view escape, std::string& text) {
-  constexpr size_t kUnicodeLength = 5;
-  if (escape.empty()) return 0;
-  if (escape.front() == 'u') {
-    if (escape.size() < kUnicodeLength) return 0;
+// "u" and four digits, or two of them that are one character; 0 where they go on beyond the end. Half a character
+// becomes U+FFFD.
+size_t read_unicode_escape(std::string_view escape, std::string& text) {
+  constexpr size_t kLength = 5;
+  if (escape.size() < kLength) return 0;
+  const bool is_first_half = escape.size() > 2 && (escape[1] == 'd' || escape[1] == 'D') &&
+                             std::string_view("89abAB").find(escape[2]) != std::string_view::npos;
+  const auto read = [&escape](size_t length) {
     std::string quoted = "[\"\\";
-    quoted.append(escape.substr(0, kUnicodeLength)).append("\"]");
-    if (const Result<JsonValue> value = JsonValue::parse(quoted); value.ok()) text += value.value().items()[0].text();
-    return kUnicodeLength;
+    return JsonValue::parse(quoted.append(escape.substr(0, length)).append("\"]"));
+  };
+  if (is_first_half) {
+    constexpr size_t kPairLength = 2 * kLength + 1;
+    const std::string_view second = escape.substr(kLength, 2);
+    const bool may_be_pair = second == std::string_view("\\u").substr(0, second.size());
+    if (may_be_pair && escape.size() < kPairLength) return 0;
+    if (const Result<JsonValue> pair = read(kPairLength); may_be_pair && pair.ok()) {
+      text += pair.value().items()[0].text();
+      return kPairLength;
+    }
   }
+  const Result<JsonValue> single = read(kLength);
+  text += single.ok() ? single.value().items()[0].text() : std::string_view("\uFFFD");
+  return kLength;
+}
+
+// One character after a backslash; 0 where the escape goes on beyond the end.
+size_t read_escape(std::string_view escape, std::string& text) {
+  if (escape.empty()) return 0;
+  if (escape.front() == 'u') return read_unicode_escape(escape, text);
   switch (escape.front()) {
     case 'n': text += '\n'; break;
     case 'r': text += '\r'; break;
@@ -163,6 +189,9 @@ std::string CustomInput::take(std::string_view json) {
   return text_.substr(before);
 }
 
-std::string CustomInput::finish() { return read_ > 0 ? text_ : json_; }
+std::string CustomInput::finish() {
+  if (read_ > 0) return text_;
+  return kInputStart.starts_with(json_) ? std::string() : json_;  // cut off before its text, or another form
+}
 
 }  // namespace ps::server

@@ -2,7 +2,8 @@
 //
 // The model knows functions only. A tool of type custom, whose input is free text, is a function with the one string
 // `input`; a tool inside a namespace is a function whose name begins with that of the namespace. Calls go back under
-// the client's names and in the client's shape, and so do they come in again. Tools of other types are left out.
+// the client's names and in the client's shape, and so do they come in again, but for arguments of another form than
+// that one string: they come back inside it. Tools of other types are left out.
 // Must not know: the rest of the body, the engine. Threading: values.
 #pragma once
 
@@ -48,7 +49,8 @@ class CustomInput {
  public:
   // Takes the next of the arguments; gives what they add to the text.
   [[nodiscard]] std::string take(std::string_view json);
-  // The whole text, once nothing follows. Arguments of another form are taken for the text themselves.
+  // The whole text, once nothing follows. Arguments of another form are taken for the text themselves, which take() did
+  // not give.
   [[nodiscard]] std::string finish();
 
  private:

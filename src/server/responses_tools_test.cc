@@ -68,12 +68,28 @@ TEST(ResponsesTools, ErrorsNameTheField) {
             "tools[0].tools[0].name: is required, a string");
   EXPECT_EQ(error_of(R"([{"type": "custom", "name": "c", "format": {"type": "json"}}])"),
             "tools[0].format.type: \"json\" is not supported; legal values are text and grammar");
+  EXPECT_EQ(error_of(R"([{"type": "namespace", "name": "a", "tools": [{"type": "function", "name": "b__c"}]},
+                         {"type": "namespace", "name": "a__b", "tools": [{"type": "function", "name": "c"}]}])"),
+            "tools[1].tools[0].name: another tool is \"a__b__c\" to the model too");
+}
+
+// Each tool of a namespace carries its name: a long one must not be multiplied.
+TEST(ResponsesTools, TheNameOfANamespaceIsBounded) {
+  const std::string space(100, 'n');
+  const auto body = [&space](size_t length) {
+    return R"([{"type": "namespace", "name": ")" + space + R"(", "tools": [{"type": "custom", "name": ")" +
+           std::string(length, 't') + "\"}]}]";
+  };
+  EXPECT_EQ(error_of(body(28)), "no error");
+  EXPECT_EQ(error_of(body(29)), "tools[0].tools[0].name: with its namespace it is longer than 128 bytes");
 }
 
 // Pitfall 24: a patch of any length flows while the model writes it, whatever the pieces.
 TEST(CustomInput, GivesTheTextAtEveryCut) {
-  const std::string text = "*** Begin Patch\n\"a\\b\"\t\x01 ü <｜DSML｜>\n";
-  const std::string json = custom_arguments(text);
+  const std::string start = "*** Begin Patch\n\"a\\b\"\t\x01 ü <｜DSML｜>\n";
+  const std::string text = start + "\xF0\x9F\x98\x80\uFFFDx\uFFFD";
+  std::string json = custom_arguments(start);
+  json.insert(json.rfind('"'), R"(\uD83d\ude00\ud83dx\ude00)");  // a pair, and both halves alone
   for (size_t cut = 0; cut <= json.size(); ++cut) {
     CustomInput input;
     std::string streamed = input.take(std::string_view(json).substr(0, cut));
@@ -85,7 +101,7 @@ TEST(CustomInput, GivesTheTextAtEveryCut) {
   std::string streamed;
   for (const char byte : json) {
     const std::string piece = bytes.take({&byte, 1});
-    EXPECT_LE(piece.size(), 1u);
+    EXPECT_LE(piece.size(), 4u) << "more than a character";
     streamed += piece;
   }
   EXPECT_EQ(streamed, text);
@@ -95,7 +111,12 @@ TEST(CustomInput, KeepsWhatWasCutOffAndWhatHasAnotherForm) {
   CustomInput cut;
   EXPECT_EQ(cut.take(R"({"input": "half a te)"), "half a te");
   EXPECT_EQ(cut.finish(), "half a te");
-  for (const std::string other : {R"({"patch": "x"})", "{}", R"({"input": 3})", ""}) {
+  for (const std::string none : {"", "{", R"({"input": )", R"({"input": ")"}) {
+    CustomInput input;
+    EXPECT_EQ(input.take(none), "");
+    EXPECT_EQ(input.finish(), "") << none;
+  }
+  for (const std::string other : {R"({"patch": "x"})", "{}", R"({"input": 3})"}) {
     CustomInput input;
     EXPECT_EQ(input.take(other), "");
     EXPECT_EQ(input.finish(), other);

@@ -190,7 +190,7 @@ TEST_F(Protocol, ALargeBodyHasMoreTimeThanASmallOne) {
   using Clock = std::chrono::steady_clock;
   // Where the machine stalls, this client is slow itself and learns nothing: it tries again.
   bool is_steady = false;
-  for (int round = 0; round < 20 && !is_steady; ++round) {
+  for (int round = 0; round < 8 && !is_steady; ++round) {
     Client client = server_->client();
     client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
     Clock::duration longest{};
@@ -204,6 +204,7 @@ TEST_F(Protocol, ALargeBodyHasMoreTimeThanASmallOne) {
     is_steady = longest < std::chrono::milliseconds(250);
     EXPECT_TRUE(status == 200 || !is_steady) << status;
   }
+  if (!is_steady) GTEST_SKIP() << "this machine stalls for too long to tell";
 }
 
 TEST_F(Protocol, ConnectionsHaveALimit) {
