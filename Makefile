@@ -55,9 +55,10 @@ ASAN_TESTS := base_test text_test checkpoint_test ops_test cpu_test cache_test e
 # Those with threads: the pool, what runs on it, and the server with its engine.
 TSAN_TESTS := base_test cpu_test server_test server_system_test
 
-# $(call sanitize,PRESET,PROGRAMS,TESTS): the checkpoint that some tests read is written by the program of `make build`.
+# $(call sanitize,PRESET,PROGRAMS,TESTS): configured afresh, since another compiler in an old cache makes CMake forget
+# the preset's other settings; the checkpoint that some tests read is written by the program of `make build`.
 sanitize = @tools/install_packages.sh clang && \
-  { cmake --preset $(1) > build/$(1).log || { cat build/$(1).log; exit 1; }; } && \
+  { cmake --fresh --preset $(1) > build/$(1).log || { cat build/$(1).log; exit 1; }; } && \
   cmake --build --preset $(1) --parallel $(JOBS) --target $(2) && \
   build/release/apps/pagestate make-checkpoint --preset nano --seed 1 --out build/$(1)/tests/nano_checkpoint --force && \
   ctest --preset $(1) --parallel $(JOBS) --fixture-exclude-any nano --tests-regex '^($(subst $(eval ) ,|,$(3)))$$'
@@ -71,7 +72,7 @@ tsan: build ## the thread pool, the CPU backend and the server under the thread 
 # The fuzzers are made of the same objects as the tests of `make asan`.
 fuzz: packages ## every fuzzer for FUZZ_SECONDS (60)
 	@tools/install_packages.sh clang
-	@cmake --preset asan > build/asan.log || { cat build/asan.log; exit 1; }
+	@cmake --fresh --preset asan > build/asan.log || { cat build/asan.log; exit 1; }
 	cmake --build --preset asan --parallel $(JOBS) --target fuzzers
 	tools/fuzz.sh build/asan $(FUZZ_SECONDS)
 

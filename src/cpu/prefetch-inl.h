@@ -1,5 +1,9 @@
 // Asking for memory ahead of time. In assembly, since GCC 12 takes a function that only prefetches for one without
 // effect and drops its calls. Included inside the anonymous namespace of an instruction-set file.
 
-inline void prefetch_first(const void* at) { __asm__ volatile("prefetcht0 %a0" ::"p"(at)); }  // into the first cache
-inline void prefetch(const void* at) { __asm__ volatile("prefetcht1 %a0" ::"p"(at)); }        // into the second
+inline void prefetch_first(const void* at) {  // into the first cache
+  __asm__ volatile("prefetcht0 %0" ::"m"(*static_cast<const char*>(at)));
+}
+inline void prefetch(const void* at) {  // into the second
+  __asm__ volatile("prefetcht1 %0" ::"m"(*static_cast<const char*>(at)));
+}
