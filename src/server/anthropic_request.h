@@ -4,9 +4,9 @@
 // in their turn, neighbouring turns of one role are one turn, a conversation that ends in an assistant's text is
 // continued, and forcing a tool turns thinking off where the client did not ask for it. Tools that a client defers,
 // adds or removes are shown where the conversation names them, so that the prompt before that place stays as it was.
-// Listed tools, call ids and images are checked by encode_prompt(), which comes next. Fields that only Anthropic's own
-// service can act on are ignored (docs/api.md). Errors are always `invalid`. Must not know: HTTP, the engine. Threading:
-// pure functions.
+// Listed tools, call ids and images are checked by encode_prompt(), which comes next. Fields that only Anthropic's
+// own service can act on are ignored (docs/api.md). Errors are always `invalid`. Must not know: HTTP, the engine.
+// Threading: pure functions.
 #pragma once
 
 #include <string>
