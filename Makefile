@@ -67,7 +67,7 @@ asan: build ## unit tests and the server under the address and undefined-behavio
 	$(call sanitize,asan,$(ASAN_TESTS),$(ASAN_TESTS))
 
 tsan: build ## the thread pool, the CPU backend and the server under the thread sanitizer
-	$(call sanitize,tsan,$(TSAN_TESTS),base_test.threads cpu_test server_test server_system_test)
+	$(call sanitize,tsan,$(TSAN_TESTS),base_test.threads cpu_test.threads server_test server_system_test)
 
 # The fuzzers are made of the same objects as the tests of `make asan`.
 fuzz: packages ## every fuzzer for FUZZ_SECONDS (60)

@@ -1,10 +1,10 @@
-# pagestate_module(NAME name [DEPENDS module...] [LIBRARIES target...])
+# pagestate_module(NAME name [DEPENDS module...] [LIBRARIES target...] [TEST_LIBRARIES target...] [THREADED cases])
 #
 # A module is a folder under src/: its *.cc (and *.cu, where CUDA is built) make the static library ps_<name>, its
 # *_test.cc the test program <name>_test. DEPENDS names the modules it may include, which tools/layering.py checks
 # against the includes.
 function(pagestate_module)
-  cmake_parse_arguments(MODULE "" "NAME" "DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(MODULE "" "NAME;THREADED" "DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   set(target ps_${MODULE_NAME})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${MODULE_NAME}/*.cc)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${MODULE_NAME}/*_test.cc)
@@ -29,15 +29,17 @@ function(pagestate_module)
   endforeach()
   target_link_libraries(${target} PRIVATE ${MODULE_LIBRARIES})
   if(PAGESTATE_TESTS AND tests)
-    pagestate_test(NAME ${MODULE_NAME}_test SOURCES ${tests} LIBRARIES ${target} ${MODULE_TEST_LIBRARIES})
+    pagestate_test(NAME ${MODULE_NAME}_test SOURCES ${tests} LIBRARIES ${target} ${MODULE_TEST_LIBRARIES}
+                   THREADED ${MODULE_THREADED})
   endif()
 endfunction()
 
-# pagestate_test(NAME name SOURCES file... [LIBRARIES target...] [LABELS label...])
-# Tests find their data through PAGESTATE_TEST_DATA, the absolute path of tests/. A program with suites named *Threads*
-# runs those under the label `threads` in builds with the thread sanitizer, and belongs to the target threaded_tests.
+# pagestate_test(NAME name SOURCES file... [LIBRARIES target...] [LABELS label...] [THREADED cases])
+# Tests find their data through PAGESTATE_TEST_DATA, the absolute path of tests/. In builds with the thread sanitizer the
+# cases that THREADED names, or suites named *Threads*, run under the label `threads` as name.threads, and their program
+# belongs to the target threaded_tests.
 function(pagestate_test)
-  cmake_parse_arguments(TEST "" "NAME" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "" "NAME;THREADED" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${TEST_NAME} ${TEST_SOURCES})
   # Tests are compiled more often than they run.
@@ -50,15 +52,17 @@ function(pagestate_test)
   endif()
   set_tests_properties(${TEST_NAME} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 900)
   foreach(source IN LISTS TEST_SOURCES)
-    file(STRINGS ${source} threaded REGEX "^TEST(_F|_P)?\\([A-Za-z0-9]*Threads" LIMIT_COUNT 1)
-    if(threaded AND PAGESTATE_SANITIZE MATCHES "thread")
-      add_test(NAME ${TEST_NAME}.threads COMMAND ${TEST_NAME} --gtest_brief=1 --gtest_filter=*Threads*)
-      set_tests_properties(${TEST_NAME}.threads PROPERTIES LABELS threads TIMEOUT 900)
-      if(NOT TARGET threaded_tests)
-        add_custom_target(threaded_tests)
-      endif()
-      add_dependencies(threaded_tests ${TEST_NAME})
-      break()
+    file(STRINGS ${source} suites REGEX "^TEST(_F|_P)?\\([A-Za-z0-9]*Threads" LIMIT_COUNT 1)
+    if(suites AND NOT TEST_THREADED)
+      set(TEST_THREADED "*Threads*")
     endif()
   endforeach()
+  if(TEST_THREADED AND PAGESTATE_SANITIZE MATCHES "thread")
+    add_test(NAME ${TEST_NAME}.threads COMMAND ${TEST_NAME} --gtest_brief=1 --gtest_filter=${TEST_THREADED})
+    set_tests_properties(${TEST_NAME}.threads PROPERTIES LABELS threads TIMEOUT 900)
+    if(NOT TARGET threaded_tests)
+      add_custom_target(threaded_tests)
+    endif()
+    add_dependencies(threaded_tests ${TEST_NAME})
+  endif()
 endfunction()
