@@ -79,7 +79,7 @@ const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
     Kernels kernels = avx512_vnni_kernels();
     kernels.integer_rows = kIntegerRows;
-    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, amx_multiply};
+    kernels.matrix = {matrix_packed_bytes, matrix_pack, matrix_pack_tile, amx_multiply, amx_multiply_store};
     kernels.attend_bytes = amx_attend_bytes;
     kernels.attend = amx_attend;
     kernels.score_keys = amx_score_keys;

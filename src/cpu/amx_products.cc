@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cpu/amx_kernels.h"
+#include "cpu/avx512_kernels.h"
 #include "cpu/decode_tables.h"
 #include "cpu/kernels.h"
 
@@ -21,10 +22,8 @@ namespace {
 #include "cpu/amx_layout-inl.h"
 #include "cpu/prefetch-inl.h"
 #include "cpu/amx_decode-inl.h"
-
-constexpr int64_t kTileValues = kGroup * kBlock;  // of W, 16 rows
-constexpr int64_t kInputValues = 16 * kGroup;     // of x, pairs of BF16
-constexpr int64_t kSumValues = kGroup * kGroup;
+#include "cpu/amx_sums-inl.h"
+#include "cpu/amx_pairs-inl.h"
 
 // Tiles 0-3: sums [16 rows of W][`size` rows of x]; 4, 5: W; 6, 7: x [16 pairs of K][`size` rows of x].
 inline void configure(int64_t size) {
@@ -35,31 +34,6 @@ inline void configure(int64_t size) {
     config.rows[i] = 16;
   }
   configure_tiles(config);
-}
-
-// Sums of one group as the tiles leave them, [32 rows of W][stride], turned into tile rows [size][32 rows of W]. Both
-// may be the same memory.
-inline void turn_sums(const float* sums, int64_t stride, int64_t size, float* out) {
-  if (stride == 1) {
-    for (int64_t n = 0; n < kPanel; n += kLanes) store(out + n, load(sums + n));
-    return;
-  }
-  __m512i low[16];
-  __m512i high[16];
-  const auto mask = static_cast<Mask>((1u << size) - 1u);
-#pragma GCC unroll 16
-  for (int n = 0; n < 16; ++n) low[n] = _mm512_maskz_loadu_epi32(mask, sums + n * stride);
-  transpose(low);
-#pragma GCC unroll 16
-  for (int n = 0; n < 16; ++n) high[n] = _mm512_maskz_loadu_epi32(mask, sums + (16 + n) * stride);
-  transpose(high);
-  alignas(64) float turned[kGroup * kPanel];
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    store(turned + i * kPanel, as_float(low[i]));
-    store(turned + i * kPanel + 16, as_float(high[i]));
-  }
-  for (int64_t i = 0; i < size * kPanel; i += kLanes) store(out + i, load(turned + i));
 }
 
 // At most 16 rows of x: the sums stay in tiles. While one unit of four blocks is multiplied the next one, of this panel
@@ -110,161 +84,6 @@ void multiply_few(const MultiplyArgs& args) {
 
 constexpr int64_t kNearPairs = 4;  // up to here the sums of a panel stay in the first cache, all K long
 
-// A group of rows of x and its sums for one panel.
-struct RowGroup {
-  const uint32_t* x;
-  float* sums;  // [32 rows of W][kGroup]
-};
-
-// Two groups times a chunk of decoded blocks of K, to be added to their sums.
-struct Pair {
-  const uint16_t* w;
-  RowGroup a;
-  RowGroup b;
-  bool is_first;            // chunk: the sums are zero
-  const float* next_sums;   // of the next pair, or nullptr: come near
-  const std::byte* next_x;  // of the next chunk, or nullptr
-  int64_t next_x_lines;     // per block
-};
-
-inline void load_sums(const Pair& pair) {
-  if (pair.is_first) {
-    zero_tile<0>();
-    zero_tile<1>();
-    zero_tile<2>();
-    zero_tile<3>();
-    return;
-  }
-  load_tile<0>(pair.a.sums, 64);
-  load_tile<1>(pair.b.sums, 64);
-  load_tile<2>(pair.a.sums + kSumValues, 64);
-  load_tile<3>(pair.b.sums + kSumValues, 64);
-}
-
-inline void store_sums(const Pair& pair) {
-  store_tile<0>(pair.a.sums, 64);
-  store_tile<1>(pair.b.sums, 64);
-  store_tile<2>(pair.a.sums + kSumValues, 64);
-  store_tile<3>(pair.b.sums + kSumValues, 64);
-}
-
-// Lines of the next sums and of the next x, the share of one block.
-[[gnu::always_inline]] inline void bring_next(const Pair& pair, int64_t block) {
-  constexpr int64_t kLines = 2 * kGroup * kPanel * 4 / kCacheLine / kChunk;
-  if (pair.next_sums != nullptr) {
-    const std::byte* sums = reinterpret_cast<const std::byte*>(pair.next_sums) + block * kLines * kCacheLine;
-#pragma GCC unroll 8
-    for (int64_t line = 0; line < kLines; ++line) prefetch_first(sums + line * kCacheLine);
-  }
-  if (pair.next_x == nullptr) return;
-  const std::byte* x = pair.next_x + block * pair.next_x_lines * kCacheLine;
-  for (int64_t line = 0; line < pair.next_x_lines; line += 2) {
-    prefetch(x + line * kCacheLine);
-    prefetch(x + (line + 1) * kCacheLine);
-  }
-}
-
-// One block of a whole chunk; its operands are in tiles 4-7, those of the next block are loaded as soon as a tile is
-// free.
-template <ops::WeightFormat kFormat, int kRows, int64_t kStep>
-[[gnu::always_inline]] inline void multiply_step(const Pair& pair, const Feed& feed, const DecodeTables& tables) {
-  constexpr bool kIsLast = kStep + 1 == kChunk;
-  const uint16_t* w = pair.w + (kStep + 1) * 2 * kTileValues;
-  multiply_tiles<0, 4, 6>();
-  multiply_tiles<1, 4, 7>();
-  if constexpr (!kIsLast) load_tile<4>(w, 64);
-  if constexpr (kRows > 0) decode_share<kFormat, kRows, 2 * kStep, 2 * kChunk>(feed, tables);
-  multiply_tiles<2, 5, 6>();
-  if constexpr (!kIsLast) load_passing_tile<6>(pair.a.x + (kStep + 1) * kInputValues, 64);
-  multiply_tiles<3, 5, 7>();
-  if constexpr (!kIsLast) {
-    load_passing_tile<7>(pair.b.x + (kStep + 1) * kInputValues, 64);
-    load_tile<5>(w + kTileValues, 64);
-  }
-  if constexpr (kRows > 0) decode_share<kFormat, kRows, 2 * kStep + 1, 2 * kChunk>(feed, tables);
-  bring_next(pair, kStep);
-  if constexpr (kRows > 0) bring_rows<kFormat, kRows>(feed, kStep);
-}
-
-// A whole chunk; meanwhile the next kRows rows of the feed are decoded.
-template <ops::WeightFormat kFormat, int kRows>
-void multiply_pair(const Pair& at, const Feed& from) {
-  const Pair pair = at;  // copies: the compiler takes every store for one that could change them
-  const Feed feed = from;
-  const DecodeTables& tables = decode_tables();
-  load_tile<4>(pair.w, 64);
-  load_passing_tile<6>(pair.a.x, 64);
-  load_passing_tile<7>(pair.b.x, 64);
-  load_tile<5>(pair.w + kTileValues, 64);
-  load_sums(pair);
-  [&]<int64_t... kStep>(std::integer_sequence<int64_t, kStep...>) __attribute__((always_inline)) {
-    (multiply_step<kFormat, kRows, kStep>(pair, feed, tables), ...);
-  }(std::make_integer_sequence<int64_t, kChunk>());
-  store_sums(pair);
-}
-
-// A chunk of `count` blocks.
-void multiply_short_pair(const Pair& pair, int64_t count) {
-  load_sums(pair);
-  for (int64_t block = 0; block < count; ++block) {
-    load_tile<4>(pair.w + block * 2 * kTileValues, 64);
-    load_passing_tile<6>(pair.a.x + block * kInputValues, 64);
-    load_passing_tile<7>(pair.b.x + block * kInputValues, 64);
-    multiply_tiles<0, 4, 6>();
-    multiply_tiles<1, 4, 7>();
-    load_tile<5>(pair.w + (block * 2 + 1) * kTileValues, 64);
-    multiply_tiles<2, 5, 6>();
-    multiply_tiles<3, 5, 7>();
-  }
-  store_sums(pair);
-}
-
-// The last group, where it has no other.
-void multiply_single(const uint16_t* w, int64_t count, const RowGroup& group, bool is_first) {
-  if (is_first) {
-    zero_tile<0>();
-    zero_tile<2>();
-  } else {
-    load_tile<0>(group.sums, 64);
-    load_tile<2>(group.sums + kSumValues, 64);
-  }
-  for (int64_t block = 0; block < count; ++block) {
-    load_passing_tile<6>(group.x + block * kInputValues, 64);
-    load_tile<4>(w + block * 2 * kTileValues, 64);
-    multiply_tiles<0, 4, 6>();
-    load_tile<5>(w + (block * 2 + 1) * kTileValues, 64);
-    multiply_tiles<2, 5, 6>();
-  }
-  store_tile<0>(group.sums, 64);
-  store_tile<2>(group.sums + kSumValues, 64);
-}
-
-using PairFunction = void (*)(const Pair& pair, const Feed& feed);
-
-template <ops::WeightFormat kFormat>
-PairFunction pair_function(int64_t rows) {
-  switch (rows) {
-    case 2: return multiply_pair<kFormat, 2>;
-    case 4: return multiply_pair<kFormat, 4>;
-    case 8: return multiply_pair<kFormat, 8>;
-    case 12: return multiply_pair<kFormat, 12>;
-    case 16: return multiply_pair<kFormat, 16>;
-    case 32: return multiply_pair<kFormat, 32>;
-    case 0: return multiply_pair<kFormat, 0>;
-    default: __builtin_trap();  // rows_to_decode() knows no other
-  }
-}
-
-PairFunction pair_function(ops::WeightFormat format, int64_t rows) {
-  switch (format) {
-    case ops::WeightFormat::kFp8Block32: return pair_function<ops::WeightFormat::kFp8Block32>(rows);
-    case ops::WeightFormat::kFp4Block32: return pair_function<ops::WeightFormat::kFp4Block32>(rows);
-    case ops::WeightFormat::kBF16:
-    case ops::WeightFormat::kF32: break;
-  }
-  return pair_function<ops::WeightFormat::kBF16>(rows);
-}
-
 // Rows to decode during the next of `pairs` pairs, where `left` of a panel's rows are left.
 int64_t rows_to_decode(int64_t left, int64_t pairs) {
   const int64_t share = (left + pairs - 1) / pairs;
@@ -276,8 +95,10 @@ int64_t rows_to_decode(int64_t left, int64_t pairs) {
 
 class ManyRows {
  public:
-  explicit ManyRows(const MultiplyArgs& args)
+  // The sums go to `out` or, without one, to args.tile.
+  ManyRows(const MultiplyArgs& args, const StoreArgs* out)
       : args_(args),
+        out_(out),
         blocks_((args.w.columns + kBlock - 1) / kBlock),
         chunks_((blocks_ + kChunk - 1) / kChunk),
         groups_((args.count + kGroup - 1) / kGroup),
@@ -303,11 +124,10 @@ class ManyRows {
       multiply_unit(unit, feeds, feeds ? feed_of(unit + 1, unit + 2 < units ? unit + 2 : unit + 1) : Feed{});
       if (has_next && !feeds) decode_unit(unit + 1);
     }
-    for (int64_t panel = 0; panel < args_.panels; ++panel) {
-      for (int64_t group = 0; group < groups_; ++group) {
-        float* out = args_.tile + (panel * args_.count + group * kGroup) * kPanel;
-        turn_sums(sums_of(panel, group), kGroup, size_of(group), out);
-      }
+    leave_sums(held_);
+    // A group's panels one after the other: lines next to each other are written together.
+    for (int64_t group = 0; group < groups_; ++group) {
+      for (int64_t panel = 0; panel < args_.panels; ++panel) finish(panel, group);
     }
   }
 
@@ -355,6 +175,20 @@ class ManyRows {
   [[nodiscard]] RowGroup rows_of(int64_t panel, int64_t group, int64_t chunk) {
     return {x_of(group, chunk), sums_of(panel, group)};
   }
+  void finish(int64_t panel, int64_t group) {
+    const float* sums = sums_of(panel, group);
+    if (out_ == nullptr) {
+      turn_sums(sums, kGroup, size_of(group), args_.tile + (panel * args_.count + group * kGroup) * kPanel);
+      return;
+    }
+    const int64_t value_bytes = out_->is_f32 ? 4 : 2;
+    const int64_t row_bytes = out_->stride * value_bytes;
+    const int64_t left = out_->outputs - panel * kPanel;
+    std::byte* to = static_cast<std::byte*>(out_->y) + group * kGroup * row_bytes + panel * kPanel * value_bytes;
+    const Output out{to, row_bytes, size_of(group), left >= kPanel ? ~0u : (1u << left) - 1u};
+    if (out_->is_f32) finish_f32(sums, out);
+    else finish_bf16(sums, out);
+  }
   void multiply_unit(int64_t unit, bool feeds, Feed feed) {
     const int64_t chunk = chunk_of(unit);
     const int64_t panel = panel_of(unit);
@@ -373,25 +207,28 @@ class ManyRows {
                       panel * pair.next_x_lines * kChunk * kCacheLine;
       }
       if (count < kChunk) {
-        multiply_short_pair(pair, count);
+        leave_sums(held_);
+        multiply_short_pair(pair, held_, count);
         continue;
       }
       if (!feeds || group / 2 >= kPlan) {
-        plain_(pair, feed);
+        plain_(pair, held_, feed);
         continue;
       }
       const Step& step = plan_[group / 2];
-      step.function(pair, feed);
+      step.function(pair, held_, feed);
       feed.data += step.rows * feed.row_bytes;
       if (feed.scale != nullptr) feed.scale += step.rows * feed.scale_bytes;
       feed.later += step.rows * feed.row_bytes;
       feed.out += step.rows * kBlock;
     }
     if (groups_ % 2 == 0) return;
+    leave_sums(held_);
     multiply_single(decoded(unit), count, rows_of(panel, groups_ - 1, chunk), chunk == 0);
   }
 
   const MultiplyArgs args_;
+  const StoreArgs* out_;
   const int64_t blocks_;
   const int64_t chunks_;
   const int64_t groups_;
@@ -405,6 +242,7 @@ class ManyRows {
   };
   static constexpr int64_t kPlan = kPanel / 2;
   Step plan_[kPlan];
+  HeldSums held_;
   alignas(64) float short_sums_[kPanelGroup][2 * kSumValues];
   alignas(64) uint16_t decoded_[2][kChunk * kPanel * kBlock];
 };
@@ -412,8 +250,14 @@ class ManyRows {
 }  // namespace
 
 void amx_multiply(const MultiplyArgs& args) {
-  if (args.count > kGroup) ManyRows(args).run();
+  if (args.count > kGroup) ManyRows(args, nullptr).run();
   else multiply_few(args);
+}
+
+void amx_multiply_store(const MultiplyArgs& args, const StoreArgs& out) {
+  if (args.count > kGroup) return ManyRows(args, &out).run();
+  multiply_few(args);
+  avx512_vnni_kernels().store(out);
 }
 
 }  // namespace ps::cpu

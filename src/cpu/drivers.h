@@ -64,6 +64,13 @@ void router(const Kernels& kernels, const ops::RouterArgs& args, ops::Exec& exec
                             w.columns % kIntegerColumns == 0 && rows <= kernels.integer_rows;
   return fits_integer ? kernels.integer : multiplier_for(kernels, dtype, w.format);
 }
+// Sums of a pass into rows of y; multiply.tile is room.
+inline void multiply_and_store(const Kernels& kernels, const Multiplier& multiplier, const MultiplyArgs& multiply,
+                               const StoreArgs& out) {
+  if (multiplier.multiply_store != nullptr) return multiplier.multiply_store(multiply, out);
+  multiplier.multiply(multiply);
+  kernels.store(out);
+}
 // Room for the sums of a pass over at most `rows` packed rows.
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {
   return std::max(rows, std::min(rows * kPanelGroup, kTileRows)) * kPanel;

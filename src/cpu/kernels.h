@@ -139,6 +139,8 @@ struct Multiplier {
   // tile [count][kPanel] as block `block` of packed rows of `columns` columns.
   void (*pack_tile)(const float* tile, int64_t count, int64_t columns, int64_t block, void* packed) = nullptr;
   void (*multiply)(const MultiplyArgs& args) = nullptr;
+  // Or nullptr: multiply(), then what Kernels::store does; args.tile is lost. REQUIRES: `out` is about that tile.
+  void (*multiply_store)(const MultiplyArgs& args, const StoreArgs& out) = nullptr;
 };
 
 struct Kernels {

@@ -33,19 +33,18 @@ PackArgs pack_args(const Product& product, int64_t group, int64_t first_row, int
   return pack;
 }
 
-void store_panels(const Kernels& kernels, const Product& product, const MultiplyArgs& done, int64_t group,
-                  int64_t first_row) {
+StoreArgs store_args(const Product& product, const MultiplyArgs& multiply, int64_t group, int64_t first_row) {
   const ops::Activations& y = product.y;
-  const int64_t n = done.first;
+  const int64_t n = multiply.first;
   const int64_t at = first_row * y.stride + (product.first_group + group) * product.outputs + n;
   StoreArgs store;
-  store.tile = done.tile;
-  store.count = done.count;
-  store.outputs = std::min(done.panels * kPanel, product.outputs - n);
+  store.tile = multiply.tile;
+  store.count = multiply.count;
+  store.outputs = std::min(multiply.panels * kPanel, product.outputs - n);
   store.y = static_cast<std::byte*>(y.data) + at * dtype_bytes(y.dtype);
   store.is_f32 = y.dtype == DType::kF32;
   store.stride = y.stride;
-  kernels.store(store);
+  return store;
 }
 
 // Rows [first_row, first_row + rows).
@@ -81,8 +80,7 @@ void multiply_rows(const Kernels& kernels, const Product& product, int64_t first
       multiply.count = rows;
       multiply.tile = tiles + worker * tile_values;
       multiply.panels = std::min(together, panels - panel);
-      multiplier.multiply(multiply);
-      store_panels(kernels, product, multiply, group, first_row);
+      multiply_and_store(kernels, multiplier, multiply, store_args(product, multiply, group, first_row));
     }
   });
 }
