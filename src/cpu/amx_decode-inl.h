@@ -1,9 +1,15 @@
 // Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h
-// and prefetch-inl.h inside the anonymous namespace of an instruction-set file.
+// and panel_rows-inl.h inside the anonymous namespace of an instruction-set file.
 
 // A cache line's blocks of FP8, of few enough rows that lines stay in the first cache however far the rows lie apart.
 constexpr int64_t kUnit = 4;
-constexpr int64_t kPart = kPanel / kUnit;
+constexpr int64_t kPart = kStreams / kUnit;
+
+constexpr int64_t block_bytes(ops::WeightFormat format) {
+  return format == ops::WeightFormat::kFp8Block32   ? kBlock
+         : format == ops::WeightFormat::kFp4Block32 ? kBlock / 2
+                                                    : kBlock * 2;
+}
 
 // The high and the low bytes of all codes times one scale.
 struct Fp8Bytes {
@@ -16,8 +22,14 @@ inline Fp8Bytes fp8_bytes(const DecodeTables& tables, uint8_t scale) {
           {_mm512_load_si512(bytes[1]), _mm512_load_si512(bytes[1] + 64)}};
 }
 
+// The words of two rows.
+struct RowPair {
+  __m512i first;
+  __m512i second;
+};
+
 // A block of two rows. High and low bytes of all 64 values are looked up, then interleaved.
-inline void decode_fp8_rows(const std::byte* row, int64_t row_bytes, const Fp8Bytes& bytes, uint16_t* out) {
+inline RowPair fp8_rows(const std::byte* row, int64_t row_bytes, const Fp8Bytes& bytes) {
   // Lane j gets codes 8j .. 8j+7 of the one row and of the other, so that unpacking gives whole rows.
   const __m512i spread = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i row0 = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row)));
@@ -27,103 +39,116 @@ inline void decode_fp8_rows(const std::byte* row, int64_t row_bytes, const Fp8By
   const __m512i magnitude = _mm512_permutex2var_epi8(bytes.high[0], codes, bytes.high[1]);
   // magnitude | (codes & sign)
   const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes, _mm512_set1_epi8(INT8_MIN), 0xF8);
-  _mm512_store_si512(out, _mm512_unpacklo_epi8(low, high));
-  _mm512_store_si512(out + kBlock, _mm512_unpackhi_epi8(low, high));
+  return {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
 }
 
-// ---- Any part of a panel: its rows [begin, end), blocks [block, block + count) of K ---------------------------------
-// Callers take kPart rows and at most kUnit blocks. Sizes are copied first: the compiler takes every vector store for
-// one that could change them.
+// A unit's bytes of a row.
+inline void bring_unit(const std::byte* at, int64_t block_size) {
+  for (int64_t line = 0; line < kUnit * block_size; line += kCacheLine) prefetch(at + line);
+}
 
-inline void decode_fp8(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
-                       uint16_t* out) {
+// ---- Any part of a panel: both rows of lanes [begin, end), blocks [block, block + count) of K -----------------------
+// Callers take kPart lanes and at most kUnit blocks. Meanwhile as many bytes `ahead` of those come near, or none where
+// that is 0. Sizes are copied first: the compiler takes every vector store for one that could change them.
+
+// REQUIRES: neighbours, which share the bytes of a block.
+inline void decode_fp8(const ops::Weight& w, const PanelRows& rows, int64_t begin, int64_t end, int64_t block,
+                       int64_t count, int64_t ahead, uint16_t* out) {
   const DecodeTables& tables = decode_tables();
   const int64_t columns = w.columns;
-  const std::byte* at = w.data + (first + begin) * columns + block * kBlock;
-  const uint8_t* scale = w.scale + first / kBlock * (columns / kBlock) + block;
+  const int64_t half_bytes = rows.half * columns;
+  const std::byte* at = w.data + (rows.first + begin) * columns + block * kBlock;
+  const uint8_t* scale = w.scale + rows.first / kBlock * (columns / kBlock) + block;
   for (int64_t b = 0; b < count; ++b) {
     const Fp8Bytes bytes = fp8_bytes(tables, scale[b]);
     const std::byte* row = at + b * kBlock;
     uint16_t* to = out + (b * kPanel + begin) * kBlock;
 #pragma GCC unroll 4
-    for (int64_t r = begin; r < end; r += 2) {
-      decode_fp8_rows(row, columns, bytes, to);
+    for (int64_t lane = begin; lane < end; ++lane, row += columns, to += kBlock) {
+      const RowPair words = fp8_rows(row, half_bytes, bytes);
+      _mm512_store_si512(to, words.first);
+      _mm512_store_si512(to + kStreams * kBlock, words.second);
       if (b % 2 == 0) {
-        prefetch(row + kPrefetchRows * columns);
-        prefetch(row + (kPrefetchRows + 1) * columns);
+        prefetch(row + ahead);
+        prefetch(row + half_bytes + ahead);
       }
-      row += 2 * columns;
-      to += 2 * kBlock;
     }
   }
 }
 
-inline void decode_fp4(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
-                       uint16_t* out) {
+// Rows past the end of W become zero.
+inline void decode_fp4(const ops::Weight& w, const PanelRows& panel, int64_t begin, int64_t end, int64_t block,
+                       int64_t count, int64_t ahead, uint16_t* out) {
   const DecodeTables& tables = decode_tables();
+  const PanelRows rows = panel;
+  const int64_t last = w.rows;
   const int64_t blocks = w.columns / kBlock;
-  const int64_t row_bytes = w.columns / 2;
-  const std::byte* at = w.data + (first + begin) * row_bytes + block * kBlock / 2;
-  const uint8_t* scale = w.scale + (first + begin) * blocks + block;
-  for (int64_t r = begin; r < end; ++r) {
+  for (int64_t half = 0; half < 2; ++half) {
+    int64_t row = rows.first + half * rows.half + begin * rows.lane;
+    for (int64_t lane = begin; lane < end; ++lane, row += rows.lane) {
+      const std::byte* at = w.data + (row * blocks + block) * kBlock / 2;
+      const uint8_t* scale = w.scale + row * blocks + block;
+      uint16_t* to = out + (half * kStreams + lane) * kBlock;
 #pragma GCC unroll 4
-    for (int64_t b = 0; b < count; ++b) {
-      _mm512_store_si512(out + (b * kPanel + r) * kBlock, fp4_words(at + b * kBlock / 2, tables.fp4[scale[b]]));
+      for (int64_t b = 0; b < count; ++b) {
+        const __m512i words =
+            row < last ? fp4_words(at + b * kBlock / 2, tables.fp4[scale[b]]) : _mm512_setzero_si512();
+        _mm512_store_si512(to + b * kPanel * kBlock, words);
+      }
+      if (ahead != 0) bring_unit(at + ahead, kBlock / 2);
     }
-    prefetch(at + kPrefetchRows * row_bytes);
-    at += row_bytes;
-    scale += blocks;
   }
 }
 
-inline void decode_bf16(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
-                        uint16_t* out) {
+inline void decode_bf16(const ops::Weight& w, const PanelRows& panel, int64_t begin, int64_t end, int64_t block,
+                        int64_t count, int64_t ahead, uint16_t* out) {
+  const PanelRows rows = panel;
+  const int64_t last = w.rows;
   const int64_t columns = w.columns;
-  const std::byte* at = w.data + ((first + begin) * columns + block * kBlock) * 2;
-  for (int64_t r = begin; r < end; ++r) {
-    for (int64_t b = 0; b < count; ++b) {
-      const int64_t left = columns - (block + b) * kBlock;
-      const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
-      _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
-      prefetch(at + b * kBlock * 2 + kPrefetchRows * columns * 2);
+  const bool is_whole = (block + count) * kBlock <= columns;
+  for (int64_t half = 0; half < 2; ++half) {
+    int64_t row = rows.first + half * rows.half + begin * rows.lane;
+    for (int64_t lane = begin; lane < end; ++lane, row += rows.lane) {
+      const std::byte* at = w.data + (row * columns + block * kBlock) * 2;
+      uint16_t* to = out + (half * kStreams + lane) * kBlock;
+      if (is_whole && row < last) {
+#pragma GCC unroll 4
+        for (int64_t b = 0; b < count; ++b) {
+          _mm512_store_si512(to + b * kPanel * kBlock, _mm512_loadu_si512(at + b * kBlock * 2));
+        }
+      } else {
+        for (int64_t b = 0; b < count; ++b) {
+          const int64_t left = row < last ? columns - (block + b) * kBlock : 0;
+          const uint32_t mask = left >= kBlock ? ~0u : (1u << left) - 1u;
+          _mm512_store_si512(to + b * kPanel * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
+        }
+      }
+      if (ahead != 0) bring_unit(at + ahead, kBlock * 2);
     }
-    at += columns * 2;
   }
 }
 
-// Rows past the end of W become zero. REQUIRES: begin and end are even.
-inline void decode(const ops::Weight& w, int64_t first, int64_t begin, int64_t end, int64_t block, int64_t count,
-                   uint16_t* out) {
-  const int64_t left = w.rows - first;
-  const int64_t stop = end < left ? end : left;
+inline void decode(const ops::Weight& w, const PanelRows& rows, int64_t begin, int64_t end, int64_t block,
+                   int64_t count, int64_t ahead, uint16_t* out) {
   switch (w.format) {
-    case ops::WeightFormat::kFp8Block32: decode_fp8(w, first, begin, end, block, count, out); return;
-    case ops::WeightFormat::kFp4Block32: decode_fp4(w, first, begin, stop, block, count, out); break;
-    case ops::WeightFormat::kBF16: decode_bf16(w, first, begin, stop, block, count, out); break;
-    case ops::WeightFormat::kF32: break;  // never given to the matrix units
-  }
-  for (int64_t r = stop < begin ? begin : stop; r < end; ++r) {
-    for (int64_t b = 0; b < count; ++b) _mm512_store_si512(out + (b * kPanel + r) * kBlock, _mm512_setzero_si512());
+    case ops::WeightFormat::kFp8Block32: decode_fp8(w, rows, begin, end, block, count, ahead, out); return;
+    case ops::WeightFormat::kFp4Block32: decode_fp4(w, rows, begin, end, block, count, ahead, out); return;
+    case ops::WeightFormat::kBF16: decode_bf16(w, rows, begin, end, block, count, ahead, out); return;
+    case ops::WeightFormat::kF32: return;  // never given to the matrix units
   }
 }
 
-// `count` blocks of a whole panel.
+// `count` blocks of a panel of neighbours.
 inline void decode_chunk(const ops::Weight& w, int64_t first, int64_t block, int64_t count, uint16_t* out) {
   for (int64_t done = 0; done < count; done += kUnit) {
     const int64_t unit = count - done < kUnit ? count - done : kUnit;
-    for (int64_t part = 0; part < kPanel; part += kPart) {
-      decode(w, first, part, part + kPart, block + done, unit, out + done * kPanel * kBlock);
+    for (int64_t lane = 0; lane < kStreams; lane += kPart) {
+      decode(w, neighbours(first), lane, lane + kPart, block + done, unit, 0, out + done * kPanel * kBlock);
     }
   }
 }
 
 // ---- Whole chunks of whole panels, a few rows at a time: straight code to put between products ----------------------
-
-constexpr int64_t block_bytes(ops::WeightFormat format) {
-  return format == ops::WeightFormat::kFp8Block32   ? kBlock
-         : format == ops::WeightFormat::kFp4Block32 ? kBlock / 2
-                                                    : kBlock * 2;
-}
 
 // The chunk to decode, from its next row on.
 struct Feed {
@@ -175,7 +200,9 @@ template <ops::WeightFormat kFormat, int kRows, int kShare, int kShares>
     if constexpr (kFormat == ops::WeightFormat::kFp4Block32) {
       decode_fp4_line(from, feed.scale + row * feed.scale_bytes + block, tables, out);
     } else if constexpr (kFormat == ops::WeightFormat::kFp8Block32) {
-      decode_fp8_rows(from, feed.row_bytes, fp8_bytes(tables, feed.scale[block]), out);
+      const RowPair words = fp8_rows(from, feed.row_bytes, fp8_bytes(tables, feed.scale[block]));
+      _mm512_store_si512(out, words.first);
+      _mm512_store_si512(out + kBlock, words.second);
     } else {
       _mm512_store_si512(out, _mm512_loadu_si512(from));
     }

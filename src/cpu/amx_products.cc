@@ -21,6 +21,7 @@ namespace {
 #include "cpu/amx_tiles-inl.h"
 #include "cpu/amx_layout-inl.h"
 #include "cpu/prefetch-inl.h"
+#include "cpu/panel_rows-inl.h"
 #include "cpu/amx_decode-inl.h"
 #include "cpu/amx_sums-inl.h"
 #include "cpu/amx_pairs-inl.h"
@@ -40,16 +41,20 @@ inline void configure(int64_t size) {
 // or of the panel after it, is decoded, a quarter of its rows between two products, so that both go on at once.
 void multiply_few(const MultiplyArgs& args) {
   alignas(64) uint16_t decoded[2][kUnit * kPanel * kBlock];
+  alignas(64) float sums[kGroup * kPanel];
   const int64_t size = args.count;
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
   const int64_t row_bytes = size * 4;
   const uint32_t* x = static_cast<const uint32_t*>(args.packed);
-  const auto decode_part = [&args, blocks](int64_t panel, int64_t block, int64_t part, uint16_t* to) {
-    const int64_t first = args.first + panel * kPanel;
+  const int64_t weight_bytes = args.w.columns * block_bytes(args.w.format) / kBlock;  // of a row
+  const auto decode_part = [&args, blocks, weight_bytes](int64_t panel, int64_t block, int64_t part, uint16_t* to) {
+    const PanelRows rows = panel_rows(args, panel);
     const int64_t begin = part * kPart;
-    if (block + kUnit <= blocks) decode(args.w, first, begin, begin + kPart, block, kUnit, to);
-    else decode(args.w, first, begin, begin + kPart, block, blocks - block, to);
+    const int64_t ahead = bytes_ahead(args, block * block_bytes(args.w.format), weight_bytes);
+    if (block + kUnit <= blocks) decode(args.w, rows, begin, begin + kPart, block, kUnit, ahead, to);
+    else decode(args.w, rows, begin, begin + kPart, block, blocks - block, ahead, to);
   };
+  bring_streams(args, weight_bytes);
   configure(size);
   for (int64_t i = 0; i < kUnit; ++i) decode_part(0, 0, i, decoded[0]);
   int turn = 0;
@@ -71,10 +76,10 @@ void multiply_few(const MultiplyArgs& args) {
         multiply_tiles<2, 5, 6>();
       }
     }
-    float* sums = args.tile + panel * size * kPanel;
     store_tile<0>(sums, row_bytes);
     store_tile<2>(sums + 16 * size, row_bytes);
     turn_sums(sums, size, size, sums);
+    place_panel(sums, args, panel);
   }
 }
 

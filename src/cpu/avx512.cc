@@ -138,6 +138,7 @@ inline IntVec add_products(IntVec sums, IntVec a, IntVec b) {
   return add_int(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), _mm512_set1_epi16(1)));
 }
 
+#include "cpu/panel_rows-inl.h"
 #include "cpu/avx512_integer-inl.h"
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Few rows of x times FP4 weights, over integers. Included inside the anonymous namespace of an instruction-set file
-// after avx512_kernels.h, avx512_vectors-inl.h, prefetch-inl.h and these:
+// after avx512_kernels.h, avx512_vectors-inl.h, panel_rows-inl.h and these:
 //   look_up(table, v): byte i is table[v[i] & 15], where table repeats 16 bytes; of v[i] any other bits may be set;
 //   add_products(sums, a, b): sums[i] += the four products of unsigned bytes a[4i ..] and signed bytes b[4i ..].
 //
@@ -20,7 +20,7 @@ constexpr int32_t kExactSum = 1 << 24;
 constexpr int32_t kModerate = 40;  // exponents of x and of scales, either way
 constexpr int64_t kScaleBlocks = 64;
 
-enum class DigitKind : uint8_t { kTwo, kThree, kGeneral };
+enum class DigitKind : uint8_t { kTwo = 0, kThree = 1, kGeneral = 2 };  // a bit of its own each: see kind_of()
 
 // A row of x over one chunk. A digit's even columns stand before its odd ones, as the halves of W's bytes do. A block
 // of kind kGeneral has the bits of its BF16 values for integers.
@@ -157,18 +157,20 @@ inline void transpose_bytes(__m512i (&v)[16]) {
   }
 }
 
-// The scales of `blocks` blocks of a panel as out[block][row]. Whether all are moderate.
-inline bool spread_scales(const ops::Weight& w, int64_t first, int64_t block, int64_t blocks, uint8_t* out) {
+// The scales of `blocks` blocks of a whole panel as out[block][row]. Whether all are moderate. Meanwhile those of the
+// next panel come near.
+inline bool spread_scales(const ops::Weight& w, const PanelRows& panel, int64_t block, int64_t blocks, uint8_t* out) {
   const int64_t stride = w.columns / kBlock;
   const uint64_t mask = blocks < kScaleBlocks ? (uint64_t{1} << blocks) - 1 : ~uint64_t{0};
   __m512i furthest = _mm512_setzero_si512();
 #pragma GCC unroll 2
   for (int64_t half = 0; half < 2; ++half) {
-    const uint8_t* at = w.scale + (first + half * 16) * stride + block;
+    const uint8_t* at = w.scale + (panel.first + half * panel.half) * stride + block;
     __m512i rows[16];
 #pragma GCC unroll 16
     for (int r = 0; r < 16; ++r) {
-      rows[r] = _mm512_mask_loadu_epi8(_mm512_set1_epi8(127), mask, at + r * stride);
+      rows[r] = _mm512_mask_loadu_epi8(_mm512_set1_epi8(127), mask, at + r * panel.lane * stride);
+      prefetch_first(at + (r * panel.lane + 2) * stride);
       const __m512i distance = _mm512_abs_epi8(_mm512_sub_epi8(rows[r], _mm512_set1_epi8(127)));
       furthest = _mm512_max_epu8(furthest, distance);
     }
@@ -206,21 +208,24 @@ inline IntVec multiply_codes(IntVec low, IntVec high, const DigitRow& x) {
   return sums;
 }
 
-// One chunk of 16 rows of W, added to tile [row of x][16 rows], kPanel apart. Meanwhile 16 lines at `next` come near.
+// One chunk of 16 rows of W, added to tile [row of x][16 rows], kPanel apart. Meanwhile the lines `ahead` of it come near.
 template <int kRows, int kDigits>
-inline void add_chunk(const std::byte* w, int64_t row_bytes, const std::byte* next, const DigitRow* x,
-                      const uint8_t* scales, float* tile) {
+inline void add_chunk(const std::byte* w, int64_t lane_bytes, int64_t ahead, const DigitRow* x, const uint8_t* scales,
+                      float* tile) {
   IntVec sums[kRows][4];  // of four rows of W: lane 4 * block + row
+  const std::byte* coming = w + ahead;
 #pragma GCC unroll 4
-  for (int four = 0; four < 4; ++four) {
+  for (int four = 0; four < 4; ++four, w += 4 * lane_bytes, coming += 4 * lane_bytes) {
+    // Few registers for addresses: hidden from the compiler, which would keep sixteen.
+    __asm__("" : "+r"(w), "+r"(coming));
     IntVec low[4];
     IntVec high[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      const IntVec codes = _mm512_loadu_si512(w + (4 * four + r) * row_bytes);
+      const IntVec codes = _mm512_loadu_si512(w + r * lane_bytes);
       low[r] = shifted_values(codes);
       high[r] = shifted_values(_mm512_srli_epi16(codes, 4));
-      prefetch(next + (4 * four + r) * kCacheLine);
+      prefetch(coming + r * lane_bytes);
     }
 #pragma GCC unroll 2
     for (int t = 0; t < kRows; ++t) {
@@ -252,75 +257,115 @@ inline void add_chunk(const std::byte* w, int64_t row_bytes, const std::byte* ne
   }
 }
 
-// The digits that every row of a chunk fits in.
+// The digits that every row of a chunk fits in, of all its blocks at once.
 inline DigitKind kind_of(const DigitRow* rows, int64_t count) {
-  auto most = DigitKind::kTwo;
+  uint32_t kinds = 0;
   for (int64_t i = 0; i < count; ++i) {
-    for (const DigitKind kind : rows[i].kind) most = kind > most ? kind : most;
+    uint32_t of_row = 0;
+    static_assert(sizeof(of_row) == sizeof(rows[i].kind));
+    __builtin_memcpy(&of_row, rows[i].kind, sizeof(of_row));
+    kinds |= of_row;
   }
-  return most;
+  if (kinds == 0) return DigitKind::kTwo;
+  constexpr uint32_t kEvery = 0x01010101;
+  return (kinds & kEvery * static_cast<uint32_t>(DigitKind::kGeneral)) != 0 ? DigitKind::kGeneral : DigitKind::kThree;
 }
 
+// One chunk of one row of every lane.
 struct ChunkPlace {
-  const std::byte* w;  // the first row's bytes
-  int64_t row_bytes;
+  const std::byte* w;  // the first lane's bytes
+  int64_t lane_bytes;
+  int64_t ahead;
   const uint8_t* scales;  // [kChunkBlocks][kPanel]
-  const std::byte* next;  // as many bytes of the next panel, in the order of memory
 };
 
 template <int kDigits>
-inline void add_chunk_rows(const ChunkPlace& place, const DigitRow* x, int64_t count, float* tile) {
-#pragma GCC unroll 2
-  for (int64_t half = 0; half < 2; ++half) {
-    const std::byte* w = place.w + half * 16 * place.row_bytes;
-    const std::byte* next = place.next + half * 16 * kCacheLine;
-    const uint8_t* scales = place.scales + half * 16;
-    float* sums = tile + half * 16;
-    int64_t i = 0;
-    for (; i + 2 <= count; i += 2) {
-      add_chunk<2, kDigits>(w, place.row_bytes, next, x + i, scales, sums + i * kPanel);
-    }
-    if (i < count) add_chunk<1, kDigits>(w, place.row_bytes, next, x + i, scales, sums + i * kPanel);
+inline void add_chunk_rows(const ChunkPlace& place, const DigitRow* x, int64_t count, float* sums) {
+  int64_t i = 0;
+  for (; i + 2 <= count; i += 2) {
+    add_chunk<2, kDigits>(place.w, place.lane_bytes, place.ahead, x + i, place.scales, sums + i * kPanel);
   }
+  if (i < count) add_chunk<1, kDigits>(place.w, place.lane_bytes, place.ahead, x + i, place.scales, sums + i * kPanel);
 }
 
-inline void add_general_chunk(const MultiplyArgs& args, int64_t first, int64_t block, const DigitRow* rows,
-                              float* tile) {
+// A block of a panel, its rows gathered as a weight of their own. Rows past the end become zero.
+inline void add_general_block(const ops::Weight& w, const PanelRows& panel, int64_t block, const float* x,
+                              int64_t count, float* sums) {
+  alignas(64) std::byte codes[kPanel * kBlock / 2] = {};
+  uint8_t scales[kPanel] = {};
+  for (int64_t n = 0; n < kPanel; ++n) {
+    const int64_t row = panel.first + n % kStreams * panel.lane + n / kStreams * panel.half;
+    if (row >= w.rows) continue;
+    __builtin_memcpy(codes + n * kBlock / 2, w.data + (row * w.columns + block * kBlock) / 2, kBlock / 2);
+    scales[n] = w.scale[row * (w.columns / kBlock) + block];
+  }
+  const std::byte* data = codes;
+  __asm__("" : "+r"(data));  // the general way asks for rows past the end too, which the compiler would report
+  add_block({w.format, kPanel, kBlock, data, scales}, 0, 0, x, count, sums);
+}
+
+inline void add_general_chunk(const MultiplyArgs& args, const PanelRows& panel, int64_t block, const DigitRow* rows,
+                              float* sums) {
   alignas(64) float x[kMostIntegerRows * kBlock];
   for (int64_t b = 0; b < kChunkBlocks; ++b) {
     for (int64_t i = 0; i < args.count; ++i) unpack_block(rows[i], b, x + i * kBlock);
-    add_block(args.w, first, block + b, x, args.count, tile);
+    add_general_block(args.w, panel, block + b, x, args.count, sums);
   }
 }
 
-inline void integer_multiply_panel(const MultiplyArgs& args, int64_t first, float* tile) {
+// Chunks [first, first + chunks) of a panel, at most two: neighbouring lines are read together. `scales` are theirs.
+inline void add_chunks(const MultiplyArgs& args, const PanelRows& panel, int64_t first, int64_t chunks,
+                       const uint8_t* scales, float* sums) {
+  const int64_t row_bytes = args.w.columns / 2;
+  void* packed = const_cast<void*>(args.packed);
+  const std::byte* w = args.w.data + panel.first * row_bytes;
+  for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t chunk = first; chunk < first + chunks; ++chunk) {
+      const DigitRow* x = digit_rows(packed, args.count, chunk);
+      const int64_t at = chunk * kCacheLine;
+      const ChunkPlace place{w + half * panel.half * row_bytes + at, panel.lane * row_bytes,
+                             bytes_ahead(args, at, row_bytes),
+                             scales + (chunk - first) * kChunkBlocks * kPanel + half * kStreams};
+      if (kind_of(x, args.count) == DigitKind::kTwo) add_chunk_rows<2>(place, x, args.count, sums + half * kStreams);
+      else add_chunk_rows<3>(place, x, args.count, sums + half * kStreams);
+    }
+  }
+}
+
+// sums [count][kPanel].
+inline void integer_multiply_panel(const MultiplyArgs& args, int64_t panel, float* sums) {
   alignas(64) uint8_t scales[kScaleBlocks * kPanel];
+  const PanelRows rows = panel_rows(args, panel);
   const ops::Weight& w = args.w;
   void* packed = const_cast<void*>(args.packed);
-  const int64_t row_bytes = w.columns / 2;
   const int64_t blocks = w.columns / kBlock;
-  const bool is_whole = w.rows - first >= kPanel;
-  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(tile + i, zero());
+  const auto is_general = [&](int64_t chunk) {
+    return kind_of(digit_rows(packed, args.count, chunk), args.count) == DigitKind::kGeneral;
+  };
+  for (int64_t i = 0; i < args.count * kPanel; i += kLanes) store(sums + i, zero());
   for (int64_t from = 0; from < blocks; from += kScaleBlocks) {
     const int64_t size = blocks - from < kScaleBlocks ? blocks - from : kScaleBlocks;
-    const bool is_moderate = is_whole && spread_scales(w, first, from, size, scales);
-    for (int64_t block = from; block < from + size; block += kChunkBlocks) {
-      const DigitRow* x = digit_rows(packed, args.count, block / kChunkBlocks);
-      const std::byte* panel = w.data + first * row_bytes;
-      const int64_t chunk = block / kChunkBlocks;
-      const ChunkPlace place{panel + chunk * kCacheLine, row_bytes, scales + (block - from) * kPanel,
-                             panel + kPanel * row_bytes + chunk * kPanel * kCacheLine};
-      const DigitKind kind = is_moderate ? kind_of(x, args.count) : DigitKind::kGeneral;
-      if (kind == DigitKind::kTwo) add_chunk_rows<2>(place, x, args.count, tile);
-      else if (kind == DigitKind::kThree) add_chunk_rows<3>(place, x, args.count, tile);
-      else add_general_chunk(args, first, block, x, tile);
+    const bool is_moderate = panel < whole_panels(args) && spread_scales(w, rows, from, size, scales);
+    const int64_t last = (from + size) / kChunkBlocks;
+    for (int64_t chunk = from / kChunkBlocks, chunks = 1; chunk < last; chunk += chunks) {
+      const int64_t block = chunk * kChunkBlocks;
+      chunks = 1;
+      if (!is_moderate || is_general(chunk)) {
+        add_general_chunk(args, rows, block, digit_rows(packed, args.count, chunk), sums);
+        continue;
+      }
+      if (chunk + 1 < last && !is_general(chunk + 1)) chunks = 2;
+      add_chunks(args, rows, chunk, chunks, scales + (block - from) * kPanel, sums);
     }
   }
 }
 
 void integer_multiply(const MultiplyArgs& args) {
+  alignas(64) float sums[kMostIntegerRows * kPanel];
+  bring_streams(args, args.w.columns / 2);
   for (int64_t p = 0; p < args.panels; ++p) {
-    integer_multiply_panel(args, args.first + p * kPanel, args.tile + p * args.count * kPanel);
+    integer_multiply_panel(args, p, sums);
+    place_panel(sums, args, p);
   }
 }
 

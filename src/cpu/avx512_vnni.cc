@@ -9,6 +9,7 @@ namespace {
 
 #include "cpu/avx512_vectors-inl.h"
 #include "cpu/prefetch-inl.h"
+#include "cpu/panel_rows-inl.h"
 
 // The lowest six bits of a byte count, and the table repeats.
 inline IntVec look_up(IntVec table, IntVec bytes) { return _mm512_permutexvar_epi8(bytes, table); }

@@ -73,13 +73,15 @@ inline void multiply_and_store(const Kernels& kernels, const Multiplier& multipl
 }
 // Room for the sums of a pass over at most `rows` packed rows.
 [[nodiscard]] constexpr int64_t most_tile_values(int64_t rows) noexcept {
-  return std::max(rows, std::min(rows * kPanelGroup, kTileRows)) * kPanel;
+  return std::max(rows, std::min(rows * kFewPanels, kTileRows)) * kPanel;
 }
-// Panels that share a pass over `rows` packed rows. Few rows are bound by memory and take small pieces that balance.
-// Many take as many panels as fit, but so that all threads end together; a pass costs about as much as a panel more.
+inline constexpr int64_t kFewSteps = 12;  // of a thread where there are few rows: enough to balance, of long streams
+// Panels that share a pass over `rows` packed rows. Few rows are bound by memory and read as streams twice as many rows
+// of W apart (panel_rows-inl.h): an odd number keeps those from sharing sets of a cache. Many rows take as many panels as
+// fit, but so that all threads end together; a pass costs about as much as a panel more.
 [[nodiscard]] constexpr int64_t panels_together(int64_t panels, int64_t rows, int threads) noexcept {
+  if (rows <= kPackUnit) return std::min((panels / (int64_t{threads} * kFewSteps)) | 1, kFewPanels);
   const int64_t most = std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);
-  if (rows <= kPackUnit) return std::clamp<int64_t>(panels / (int64_t{threads} * 16), 1, most);
   const auto cost = [&](int64_t together) {
     const int64_t steps = (panels + together - 1) / together;
     return (steps + threads - 1) / threads * (together + 1);

@@ -20,6 +20,7 @@ inline constexpr int64_t kBlock = 32;       // of K; the canonical order's block
 inline constexpr int64_t kChunk = 8;        // blocks of K that the matrix units' packed rows hold together
 inline constexpr int64_t kPackUnit = 16;    // threads pack whole units of rows
 inline constexpr int64_t kPanelGroup = 8;   // panels that share one pass over packed rows, at most
+inline constexpr int64_t kFewPanels = 31;   // the same where there are at most kPackUnit rows
 inline constexpr int64_t kTileRows = 4096;  // panels x packed rows of one pass: their sums stay in the second cache
 inline constexpr int64_t kPrefetchRows = 32;
 inline constexpr int64_t kCacheLine = 64;
@@ -47,7 +48,7 @@ struct MultiplyArgs {
   const void* packed = nullptr;
   int64_t count = 0;      // packed rows, at least 1
   float* tile = nullptr;  // [panels][count][kPanel], 64-byte aligned
-  int64_t panels = 1;     // at most kPanelGroup, all with a row of W
+  int64_t panels = 1;     // at most kPanelGroup, or kFewPanels of few rows, all with a row of W
 };
 
 // t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if

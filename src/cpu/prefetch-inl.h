@@ -2,8 +2,8 @@
 // effect and drops its calls. Included inside the anonymous namespace of an instruction-set file.
 
 inline void prefetch_first(const void* at) {  // into the first cache
-  __asm__ volatile("prefetcht0 %0" ::"m"(*static_cast<const char*>(at)));
+  __asm__ volatile("prefetcht0 (%0)" ::"r"(at));
 }
 inline void prefetch(const void* at) {  // into the second
-  __asm__ volatile("prefetcht1 %0" ::"m"(*static_cast<const char*>(at)));
+  __asm__ volatile("prefetcht1 (%0)" ::"r"(at));
 }
