@@ -104,9 +104,8 @@ struct alignas(64) TileOperands {
   }
 };
 
-// 4 products on whole tiles per loop, fed by 4 tile loads from a part of memory that the first cache holds, as products
-// of matrices are. Where nobody else uses the caches that takes no longer than products alone.
-inline float products_amx(int64_t loops) {
+// All eight tiles of 16 rows of 64 bytes.
+inline void configure_whole_tiles() {
   struct alignas(64) {
     uint8_t palette = 1;
     uint8_t start_row = 0;
@@ -114,10 +113,16 @@ inline float products_amx(int64_t loops) {
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } config;
+  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+
+// 4 products on whole tiles per loop, fed by 4 tile loads from a part of memory that the first cache holds, as products
+// of matrices are. Where nobody else uses the caches that takes no longer than products alone.
+inline float products_amx(int64_t loops) {
   constexpr int64_t kLoopBytes = 4096;
   static constexpr TileOperands kOperands;
   const auto* operands = reinterpret_cast<const std::byte*>(kOperands.values);
-  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+  configure_whole_tiles();
   __asm__ volatile("tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3");
   for (int64_t i = 0; i < loops; ++i) {
     __asm__ volatile(

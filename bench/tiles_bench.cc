@@ -1,0 +1,183 @@
+// What a product of many rows can get from BF16 tiles on this machine, apart from any product: loops of four tile
+// products, each rung with one more thing that a product of FP8 weights has to do, as fractions of the peak that is
+// sampled around them. A rung's loop does nothing else: no packing, no results, no ends of loops. The last one is what
+// stays for ops_bench's "FP8, 512 rows and more" to reach.
+#include <benchmark/benchmark.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "apps/machine_peak.h"
+#include "base/buffer.h"
+#include "bench/arguments.h"
+#include "cpu/table.h"
+
+namespace {
+
+using namespace ps;  // NOLINT(google-build-using-namespace): a program
+
+// What a loop does besides four products and the loads of two tiles of weights from the first cache.
+struct Rung {
+  const char* name;
+  bool takes_rows;   // two tiles of rows from the second cache; else from the first one
+  bool keeps_sums;   // every kSteps: four tiles of sums leave and four others come, from the second cache
+  bool brings_rows;  // rows come from the third cache: a panel group's share, 4 lines for each step
+  bool decodes;      // 2 lines of decoded weights stored for each step, by as many operations as FP8 takes
+};
+constexpr Rung kRungs[] = {
+    {"first_cache", false, false, false, false},   {"rows", true, false, false, false},
+    {"rows_sums", true, true, false, false},       {"rows_sums_third_cache", true, true, true, false},
+    {"rows_sums_decode", true, true, false, true}, {"all", true, true, true, true}};
+
+constexpr int64_t kTile = 1024;
+constexpr int64_t kSteps = 8;   // blocks of K of a chunk
+constexpr int64_t kPairs = 16;  // of groups of 16 rows
+constexpr int64_t kPanels = 8;
+constexpr int64_t kChunks = 20;                             // of rows of x: 5 MB, more than a second cache
+constexpr int64_t kRowBytes = kPairs * kSteps * 2 * kTile;  // of a chunk
+constexpr int64_t kSumBytes = kPanels * kPairs * 4 * kTile;
+
+// One thread's memory: rows of x, sums, two buffers of decoded weights, raw weights.
+struct Room {
+  static constexpr int64_t kWeights = kSteps * 2 * kTile;
+  static constexpr int64_t kBytes = kChunks * kRowBytes + kSumBytes + 3 * kWeights;
+  explicit Room(std::byte* data) : rows(data), sums(rows + kChunks * kRowBytes), weights(sums + kSumBytes) {}
+  std::byte* rows;
+  std::byte* sums;
+  std::byte* weights;  // [2], then raw ones
+};
+
+#define PS_LOAD(tile, from) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(int64_t{64}))
+#define PS_PASS(tile, from) __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(int64_t{64}))
+#define PS_STORE(tile, to) \
+  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(int64_t{64}) : "memory")
+#define PS_MULTIPLY(sums, w, x) __asm__ volatile("tdpbf16ps %%tmm" #x ", %%tmm" #w ", %%tmm" #sums ::)
+#define PS_EXCHANGE(tile, to)                                        \
+  if (held != nullptr) PS_STORE(tile, held + int64_t{tile} * kTile); \
+  PS_LOAD(tile, (to) + int64_t{tile} * kTile)
+
+// Two lines of decoded weights from two lines of codes: eight shuffles of bytes, the loads of four tables, two stores.
+__attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline void decode(const std::byte* raw,
+                                                                                         std::byte* to) {
+  __m512i codes = _mm512_loadu_si512(raw);
+  const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(raw + 64), codes, _mm512_loadu_si512(raw + 128));
+  const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(raw + 192), codes, _mm512_loadu_si512(raw + 256));
+  // BF16 values of one to two, whatever the codes are: a core multiplies numbers slower than zeros.
+  const __m512i mantissa = _mm512_and_si512(_mm512_unpacklo_epi8(low, high), _mm512_set1_epi16(0x7F));
+  const __m512i other = _mm512_and_si512(_mm512_unpackhi_epi8(low, high), _mm512_set1_epi16(0x7F));
+  _mm512_store_si512(to, _mm512_or_si512(mantissa, _mm512_set1_epi16(0x3F80)));
+  _mm512_store_si512(to + 64, _mm512_or_si512(other, _mm512_set1_epi16(0x3F80)));
+}
+
+// Every panel of every chunk once; returns the steps.
+template <int kRung>
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) int64_t run(const Room& room) {
+  constexpr Rung kDoes = kRungs[kRung];
+  std::byte* held = nullptr;  // whose sums tiles 0-3 hold
+  for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
+    const std::byte* rows = room.rows + (kDoes.brings_rows ? chunk : 0) * kRowBytes;
+    const std::byte* next_rows = room.rows + (chunk + 1) % kChunks * kRowBytes;
+    for (int64_t panel = 0; panel < kPanels; ++panel) {
+      const std::byte* weights = room.weights + panel % 2 * Room::kWeights;
+      std::byte* decoded = room.weights + (panel + 1) % 2 * Room::kWeights;
+      for (int64_t pair = 0; pair < kPairs; ++pair) {
+        const std::byte* a = rows + (kDoes.takes_rows ? pair * kSteps * 2 * kTile : 0);
+        const std::byte* b = a + kSteps * kTile;
+        std::byte* sums = room.sums + (panel * kPairs + pair) * 4 * kTile;
+        const std::byte* coming = next_rows + (panel * kPairs + pair) * kSteps * 4 * 64;
+#pragma GCC unroll 8
+        for (int64_t step = 0; step < kSteps; ++step) {
+          const bool exchanges = kDoes.keeps_sums && step == 0;
+          PS_LOAD(4, weights + step * 2 * kTile);
+          PS_PASS(6, a + step * kTile);
+          PS_PASS(7, b + step * kTile);
+          PS_LOAD(5, weights + (step * 2 + 1) * kTile);
+          if (exchanges) {
+            PS_EXCHANGE(0, sums);
+          }
+          PS_MULTIPLY(0, 4, 6);
+          if (exchanges) {
+            PS_EXCHANGE(1, sums);
+          }
+          PS_MULTIPLY(1, 4, 7);
+          if (exchanges) {
+            PS_EXCHANGE(2, sums);
+          }
+          PS_MULTIPLY(2, 5, 6);
+          if (exchanges) {
+            PS_EXCHANGE(3, sums);
+          }
+          PS_MULTIPLY(3, 5, 7);
+          if (kDoes.keeps_sums) {
+            for (int64_t line = 0; line < 8; ++line)
+              _mm_prefetch(sums + 4 * kTile + (step * 8 + line) * 64, _MM_HINT_T0);
+          }
+          if (kDoes.brings_rows) {
+            for (int64_t line = 0; line < 4; ++line) _mm_prefetch(coming + (step * 4 + line) * 64, _MM_HINT_T1);
+          }
+          if (kDoes.decodes)
+            decode(room.weights + 2 * Room::kWeights + step * 64, decoded + (pair * kSteps + step) * 128);
+        }
+        held = sums;
+      }
+    }
+  }
+  return kChunks * kPanels * kPairs * kSteps;
+}
+
+struct Machine {
+  explicit Machine(apps::Stopwatch clock)
+      : watch(clock), pool(clock.threads), meter(clock, pool), memory(HostBuffer::allocate(threads_bytes()).value()) {
+    const auto words = memory.as<uint16_t>();
+    for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint16_t>(0x3F80 | (i * 37 & 0x7F));
+  }
+  [[nodiscard]] int64_t threads_bytes() const { return watch.threads * (Room::kBytes + kRowBytes); }
+  [[nodiscard]] Room room(int64_t thread) { return Room(memory.data() + thread * (Room::kBytes + kRowBytes)); }
+  apps::Stopwatch watch;
+  ThreadPool pool;
+  apps::CeilingMeter meter;
+  HostBuffer memory;
+};
+
+template <int kRung>
+void sample(benchmark::State& state, Machine& machine) {
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    double seconds = 0;
+    const apps::Ceilings ceilings = machine.meter.around(cpu::Isa::kAmx, [&] {
+      seconds = apps::fastest(machine.watch, machine.pool, [&](int64_t thread) {
+        apps::configure_whole_tiles();
+        benchmark::DoNotOptimize(run<kRung>(machine.room(thread)));
+      });
+    });
+    state.SetIterationTime(seconds);
+    const double steps = static_cast<double>(kChunks * kPanels * kPairs * kSteps * machine.watch.threads);
+    ratios.push_back(steps * 4 * 16 * 16 * 32 * 2 * 1e-9 / seconds / ceilings.peak_gflops);
+  }
+  std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
+  state.counters["of_peak"] = ratios[ratios.size() / 2];
+}
+
+template <int kRung = 0>
+void declare(Machine& machine) {
+  if constexpr (kRung < static_cast<int>(std::size(kRungs))) {
+    benchmark::RegisterBenchmark((std::string("tiles/") + kRungs[kRung].name).c_str(),
+                                 [&machine](benchmark::State& state) { sample<kRung>(state, machine); })
+        ->UseManualTime()
+        ->Iterations(5)
+        ->Unit(benchmark::kMillisecond);
+    declare<kRung + 1>(machine);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Machine machine(ps::bench::take_arguments(argc, argv));
+  if (cpu::supported(cpu::Isa::kAmx).ok()) declare(machine);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
