@@ -1,9 +1,9 @@
 // Weights into BF16 rows for the tiles: out[block][32 rows of a panel][32]. Included after avx512_words-inl.h
 // and panel_rows-inl.h inside the anonymous namespace of an instruction-set file.
 
-// A cache line's blocks of FP8, of few enough rows that lines stay in the first cache however far the rows lie apart.
+// Blocks that are decoded together: whole cache lines of every format. A panel's unit is decoded in as many parts.
 constexpr int64_t kUnit = 4;
-constexpr int64_t kPart = kStreams / kUnit;
+constexpr int64_t kPart = kStreams / kUnit;  // lanes
 
 constexpr int64_t block_bytes(ops::WeightFormat format) {
   return format == ops::WeightFormat::kFp8Block32   ? kBlock
@@ -48,10 +48,10 @@ inline void bring_unit(const std::byte* at, int64_t block_size) {
 }
 
 // ---- Any part of a panel: both rows of lanes [begin, end), blocks [block, block + count) of K -----------------------
-// Callers take kPart lanes and at most kUnit blocks. Meanwhile as many bytes `ahead` of those come near, or none where
-// that is 0. Sizes are copied first: the compiler takes every vector store for one that could change them.
+// Callers take kPart lanes and at most kUnit blocks. Meanwhile the same place `ahead` bytes further comes near; 0 asks
+// for what is read anyway. Sizes are copied first: the compiler takes every vector store for one that could change them.
 
-// REQUIRES: neighbours, which share the bytes of a block.
+// REQUIRES: neighbours, which share the scale of a block.
 inline void decode_fp8(const ops::Weight& w, const PanelRows& rows, int64_t begin, int64_t end, int64_t block,
                        int64_t count, int64_t ahead, uint16_t* out) {
   const DecodeTables& tables = decode_tables();
@@ -95,7 +95,7 @@ inline void decode_fp4(const ops::Weight& w, const PanelRows& panel, int64_t beg
             row < last ? fp4_words(at + b * kBlock / 2, tables.fp4[scale[b]]) : _mm512_setzero_si512();
         _mm512_store_si512(to + b * kPanel * kBlock, words);
       }
-      if (ahead != 0) bring_unit(at + ahead, kBlock / 2);
+      bring_unit(at + ahead, kBlock / 2);
     }
   }
 }
@@ -123,7 +123,7 @@ inline void decode_bf16(const ops::Weight& w, const PanelRows& panel, int64_t be
           _mm512_store_si512(to + b * kPanel * kBlock, _mm512_maskz_loadu_epi16(mask, at + b * kBlock * 2));
         }
       }
-      if (ahead != 0) bring_unit(at + ahead, kBlock * 2);
+      bring_unit(at + ahead, kBlock * 2);
     }
   }
 }

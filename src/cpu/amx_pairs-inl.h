@@ -1,6 +1,6 @@
-// Two groups of 16 rows of x times a chunk of a panel of W on tiles 0-7, while the next weights are decoded and what comes
-// from farther away is asked for. Included after amx_decode-inl.h inside the anonymous namespace of an instruction-set
-// file.
+// Two groups of 16 rows of x times a chunk of a panel of W on tiles 0-7, while the next weights are decoded and what
+// comes from farther away is asked for. Included after amx_decode-inl.h inside the anonymous namespace of an
+// instruction-set file.
 
 constexpr int64_t kTileValues = kGroup * kBlock;  // of W, 16 rows
 constexpr int64_t kInputValues = 16 * kGroup;     // of x, pairs of BF16
@@ -100,20 +100,20 @@ template <ops::WeightFormat kFormat, int kRows, int64_t kStep>
 
 // A whole chunk, whose sums are held then; meanwhile the next kRows rows of the feed are decoded.
 template <ops::WeightFormat kFormat, int kRows>
-void multiply_pair(const Pair& at, HeldSums& sums, const Feed& from) {
+void multiply_pair(const Pair& at, HeldSums& held, const Feed& from) {
   const Pair pair = at;  // copies: the compiler takes every store for one that could change them
-  const HeldSums held = sums;
+  const HeldSums before = held;
   const Feed feed = from;
   const DecodeTables& tables = decode_tables();
-  const bool exchanges = held.a != pair.a.sums || pair.is_first;
+  const bool exchanges = before.a != pair.a.sums || pair.is_first;
   load_tile<4>(pair.w, 64);
   load_passing_tile<6>(pair.a.x, 64);
   load_passing_tile<7>(pair.b.x, 64);
   load_tile<5>(pair.w + kTileValues, 64);
   [&]<int64_t... kStep>(std::integer_sequence<int64_t, kStep...>) __attribute__((always_inline)) {
-    (multiply_step<kFormat, kRows, kStep>(pair, held, exchanges, feed, tables), ...);
+    (multiply_step<kFormat, kRows, kStep>(pair, before, exchanges, feed, tables), ...);
   }(std::make_integer_sequence<int64_t, kChunk>());
-  sums = {pair.a.sums, pair.b.sums};
+  held = {pair.a.sums, pair.b.sums};
 }
 
 // A chunk of `count` blocks. REQUIRES: no sums are held.

@@ -50,7 +50,7 @@ void multiply_few(const MultiplyArgs& args) {
   const auto decode_part = [&args, blocks, weight_bytes](int64_t panel, int64_t block, int64_t part, uint16_t* to) {
     const PanelRows rows = panel_rows(args, panel);
     const int64_t begin = part * kPart;
-    const int64_t ahead = bytes_ahead(args, block * block_bytes(args.w.format), weight_bytes);
+    const int64_t ahead = bytes_ahead(rows, block * block_bytes(args.w.format), weight_bytes);
     if (block + kUnit <= blocks) decode(args.w, rows, begin, begin + kPart, block, kUnit, ahead, to);
     else decode(args.w, rows, begin, begin + kPart, block, blocks - block, ahead, to);
   };

@@ -2,12 +2,9 @@
 // amx_layout-inl.h inside the anonymous namespace of an instruction-set file.
 
 // Sums of one group as the tiles leave them, [32 rows of W][stride], turned into tile rows [size][32 rows of W]. Both
-// may be the same memory.
+// may be the same memory, and are where there is one row: then the sums are turned already.
 inline void turn_sums(const float* sums, int64_t stride, int64_t size, float* out) {
-  if (stride == 1) {
-    for (int64_t n = 0; n < kPanel; n += kLanes) store(out + n, load(sums + n));
-    return;
-  }
+  if (stride == 1) return;
   __m512i low[16];
   __m512i high[16];
   const auto mask = static_cast<Mask>((1u << size) - 1u);
@@ -34,8 +31,8 @@ struct Output {
   uint32_t columns;
 };
 
-// Two rows of sums, their values in turn, rounded like to_bf16: tiles give no denormal sums, which this instruction would
-// take for zero.
+// Two rows of sums, their values in turn, rounded like to_bf16: tiles give no denormal sums, which this instruction
+// would take for zero.
 inline __m512i narrow_rows(const float* sums) {
   const __m512i in_turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);

@@ -208,7 +208,8 @@ inline IntVec multiply_codes(IntVec low, IntVec high, const DigitRow& x) {
   return sums;
 }
 
-// One chunk of 16 rows of W, added to tile [row of x][16 rows], kPanel apart. Meanwhile the lines `ahead` of it come near.
+// One chunk of 16 rows of W, added to tile [row of x][16 rows], kPanel apart. Meanwhile the lines `ahead` of it come
+// near.
 template <int kRows, int kDigits>
 inline void add_chunk(const std::byte* w, int64_t lane_bytes, int64_t ahead, const DigitRow* x, const uint8_t* scales,
                       float* tile) {
@@ -324,7 +325,7 @@ inline void add_chunks(const MultiplyArgs& args, const PanelRows& panel, int64_t
       const DigitRow* x = digit_rows(packed, args.count, chunk);
       const int64_t at = chunk * kCacheLine;
       const ChunkPlace place{w + half * panel.half * row_bytes + at, panel.lane * row_bytes,
-                             bytes_ahead(args, at, row_bytes),
+                             bytes_ahead(panel, at, row_bytes),
                              scales + (chunk - first) * kChunkBlocks * kPanel + half * kStreams};
       if (kind_of(x, args.count) == DigitKind::kTwo) add_chunk_rows<2>(place, x, args.count, sums + half * kStreams);
       else add_chunk_rows<3>(place, x, args.count, sums + half * kStreams);

@@ -76,9 +76,9 @@ inline void multiply_and_store(const Kernels& kernels, const Multiplier& multipl
   return std::max(rows, std::min(rows * kFewPanels, kTileRows)) * kPanel;
 }
 inline constexpr int64_t kFewSteps = 12;  // of a thread where there are few rows: enough to balance, of long streams
-// Panels that share a pass over `rows` packed rows. Few rows are bound by memory and read as streams twice as many rows
-// of W apart (panel_rows-inl.h): an odd number keeps those from sharing sets of a cache. Many rows take as many panels as
-// fit, but so that all threads end together; a pass costs about as much as a panel more.
+// Panels that share a pass over `rows` packed rows. Few rows are bound by memory, which long streams read fastest
+// (panel_rows-inl.h). Many rows take as many panels as fit, but so that all threads end together; a pass costs about as
+// much as a panel more.
 [[nodiscard]] constexpr int64_t panels_together(int64_t panels, int64_t rows, int threads) noexcept {
   if (rows <= kPackUnit) return std::min((panels / (int64_t{threads} * kFewSteps)) | 1, kFewPanels);
   const int64_t most = std::clamp<int64_t>(kTileRows / rows, 1, kPanelGroup);

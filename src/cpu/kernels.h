@@ -48,7 +48,7 @@ struct MultiplyArgs {
   const void* packed = nullptr;
   int64_t count = 0;      // packed rows, at least 1
   float* tile = nullptr;  // [panels][count][kPanel], 64-byte aligned
-  int64_t panels = 1;     // at most kPanelGroup, or kFewPanels of few rows, all with a row of W
+  int64_t panels = 1;     // at most kPanelGroup, or kFewPanels of up to kPackUnit rows, all with a row of W
 };
 
 // t = rd(g * (silu(min(rd(gate), limit)) * clamp(rd(up), -limit, limit))) of moe.h, over the gate tile; then Q8 if

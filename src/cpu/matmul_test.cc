@@ -92,22 +92,6 @@ TEST_P(CpuEquality, LinearOfManyPanels) {
   }
 }
 
-// Few rows of x, so that a step takes as many panels as it may, and the streams that those read lie far apart.
-TEST_P(CpuEquality, LinearOfFewRowsAndLongSteps) {
-  Pcg64 random(18);
-  for (const WeightFormat format : kAllFormats) {
-    const int64_t rows = 32 * 400 + (format == WeightFormat::kFp8Block32 ? 0 : 7);
-    const int64_t columns = is_quantized(format) ? 256 : 72;
-    const WeightData w = random_weight(random, format, rows, columns);
-    for (const int64_t tokens : {1, 2, 5, 16}) {
-      const LinearCase c{format, tokens, rows, columns, DType::kBF16, DType::kBF16};
-      Rows x = random_rows(random, tokens, columns, DType::kBF16);
-      if (is_quantized(format)) put_on_grid(x);
-      for (const int threads : {1, 3}) expect_equal_linear(c, x, w, threads);
-    }
-  }
-}
-
 // As many pairs of groups of rows as share a panel's decoding in every way, with a group left over and without.
 TEST_P(CpuEquality, LinearOfManyGroupsOfRows) {
   Pcg64 random(15);
@@ -152,6 +136,26 @@ void fill_with_digits(Pcg64& random, Rows& x) {
 void set_large_rows(Pcg64& random, WeightData& w) {
   for (int64_t n = 20; n < 60; ++n) {
     for (int64_t k = 0; k < w.columns(); ++k) w.set_code(n, k, static_cast<uint8_t>(random.integer(1, 8)));
+  }
+}
+
+// Few rows of x, so that a step takes as many panels as it may, and the streams that those read lie far apart.
+TEST_P(CpuEquality, LinearOfFewRowsAndLongSteps) {
+  Pcg64 random(18);
+  for (const WeightFormat format : kAllFormats) {
+    const int64_t rows = 32 * 400 + (format == WeightFormat::kFp8Block32 ? 0 : 7);
+    const int64_t columns = is_quantized(format) ? 256 : 72;
+    WeightData w = random_weight(random, format, rows, columns);
+    for (const int64_t tokens : {1, 2, 5, 16}) {
+      const LinearCase c{format, tokens, rows, columns, DType::kBF16, DType::kBF16};
+      Rows x = random_rows(random, tokens, columns, DType::kBF16);
+      if (is_quantized(format)) put_on_grid(x);
+      if (format == WeightFormat::kFp4Block32) {
+        fill_with_digits(random, x);  // chunks of x that take the general way
+        w.scales()[static_cast<size_t>(random.integer(0, rows) * (columns / 32))] = 250;  // and a panel that does
+      }
+      for (const int threads : {1, 3}) expect_equal_linear(c, x, w, threads);
+    }
   }
 }
 
