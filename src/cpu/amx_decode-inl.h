@@ -49,7 +49,8 @@ inline void bring_unit(const std::byte* at, int64_t block_size) {
 
 // ---- Any part of a panel: both rows of lanes [begin, end), blocks [block, block + count) of K -----------------------
 // Callers take kPart lanes and at most kUnit blocks. Meanwhile the same place `ahead` bytes further comes near; 0 asks
-// for what is read anyway. Sizes are copied first: the compiler takes every vector store for one that could change them.
+// for what is read anyway. Sizes are copied first: the compiler takes every vector store for one that could change
+// them.
 
 // REQUIRES: neighbours, which share the scale of a block.
 inline void decode_fp8(const ops::Weight& w, const PanelRows& rows, int64_t begin, int64_t end, int64_t block,
