@@ -1,7 +1,7 @@
 // What a product of many rows can get from BF16 tiles on this machine, apart from any product: loops of four tile
 // products, each rung with one more thing that a product of FP8 weights has to do, as fractions of the peak that is
-// sampled around them. A rung's loop does nothing else: no packing, no results, no ends of loops. The last one is what
-// stays for ops_bench's "FP8, 512 rows and more" to reach.
+// sampled around them. A rung's loop does nothing else: no packing, no results. The last one bounds ops_bench's
+// products of 512 rows and more.
 #include <benchmark/benchmark.h>
 #include <immintrin.h>
 
@@ -55,11 +55,11 @@ struct Room {
 #define PS_STORE(tile, to) \
   __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(int64_t{64}) : "memory")
 #define PS_MULTIPLY(sums, w, x) __asm__ volatile("tdpbf16ps %%tmm" #x ", %%tmm" #w ", %%tmm" #sums ::)
-#define PS_EXCHANGE(tile, to)                                        \
-  if (held != nullptr) PS_STORE(tile, held + int64_t{tile} * kTile); \
-  PS_LOAD(tile, (to) + int64_t{tile} * kTile)
+#define PS_EXCHANGE(tile)                                                         \
+  if (exchanges && held != nullptr) PS_STORE(tile, held + int64_t{tile} * kTile); \
+  if (exchanges) PS_LOAD(tile, sums + int64_t{tile} * kTile)
 
-// Two lines of decoded weights from two lines of codes: eight shuffles of bytes, the loads of four tables, two stores.
+// Two lines of decoded weights from one of codes: two look-ups among 128 bytes, two interleavings, two stores.
 __attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline void decode(const std::byte* raw,
                                                                                          std::byte* to) {
   __m512i codes = _mm512_loadu_si512(raw);
@@ -95,21 +95,13 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) int64_t run(const Room& r
           PS_PASS(6, a + step * kTile);
           PS_PASS(7, b + step * kTile);
           PS_LOAD(5, weights + (step * 2 + 1) * kTile);
-          if (exchanges) {
-            PS_EXCHANGE(0, sums);
-          }
+          PS_EXCHANGE(0);
           PS_MULTIPLY(0, 4, 6);
-          if (exchanges) {
-            PS_EXCHANGE(1, sums);
-          }
+          PS_EXCHANGE(1);
           PS_MULTIPLY(1, 4, 7);
-          if (exchanges) {
-            PS_EXCHANGE(2, sums);
-          }
+          PS_EXCHANGE(2);
           PS_MULTIPLY(2, 5, 6);
-          if (exchanges) {
-            PS_EXCHANGE(3, sums);
-          }
+          PS_EXCHANGE(3);
           PS_MULTIPLY(3, 5, 7);
           if (kDoes.keeps_sums) {
             for (int64_t line = 0; line < 8; ++line)
