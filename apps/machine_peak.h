@@ -1,6 +1,7 @@
 // The ceilings that a benchmark reports its ratios to, measured on all threads of a pool. A machine that others use too
 // changes from one second to the next, its caches and matrix units included, so ceilings are sampled right before and
-// after every measured run, and a run counts against the higher of its two samples.
+// after every short run, which counts against the higher of its two samples; longer ones pause for samples
+// (run_clock.h).
 #pragma once
 
 #include <immintrin.h>
@@ -171,6 +172,7 @@ class CeilingMeter {
       : watch_(watch), pool_(pool), buffer_(HostBuffer::allocate(kBytes).value()) {
     for (uint64_t& word : buffer_.as<uint64_t>()) word = 1;
   }
+  [[nodiscard]] const Stopwatch& watch() const { return watch_; }
   [[nodiscard]] Ceilings sample(cpu::Isa isa) {
     return {read_gigabytes_per_second(watch_, pool_, buffer_), peak_gigaflops(watch_, isa, pool_)};
   }

@@ -1,14 +1,13 @@
 #include "apps/step_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string_view>
 
-#include "apps/machine_peak.h"
 #include "apps/op_profile.h"
 #include "apps/roofline.h"
+#include "apps/run_clock.h"
 #include "base/macros.h"
 #include "base/pcg64.h"
 #include "cache/pool.h"
@@ -19,19 +18,18 @@
 namespace ps::apps {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+constexpr double kSecondsBetweenSamples = 0.25;  // of the ceilings, in a long run
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-// Which experts the rows of a run use, per layer.
+// Which experts the rows of a run use, per layer; the run's clock may pause there.
 class ExpertCounter final : public model::Observer {
  public:
   explicit ExpertCounter(size_t layers) : used_(layers) {}
+  void set_clock(RunClock<>* clock) { clock_ = clock; }
   void activations(std::string_view, int, const ops::ConstActivations&) override {}
   void floats(std::string_view, int, const float*, int64_t, int64_t) override {}
   void ids(std::string_view point, int layer, const int32_t* value, int64_t rows, int64_t columns) override {
@@ -40,6 +38,7 @@ class ExpertCounter final : public model::Observer {
     for (int64_t i = 0; i < rows * columns; ++i) {
       if (std::find(used.begin(), used.end(), value[i]) == used.end()) used.push_back(value[i]);
     }
+    if (clock_ != nullptr) clock_->may_pause();
   }
   void clear() {
     for (std::vector<int32_t>& used : used_) used.clear();
@@ -49,6 +48,7 @@ class ExpertCounter final : public model::Observer {
 
  private:
   std::vector<std::vector<int32_t>> used_;
+  RunClock<>* clock_ = nullptr;
 };
 
 class NoSink final : public model::LogitSink {
@@ -228,19 +228,23 @@ template <typename Run, typename Needed>
 void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa, OpProfile* profile, const Run& run,
              const Needed& needed, StepBenchResult& result) {
   CeilingMeter meter({false, options.threads}, sequences.threads());
+  RunClock clock(meter, isa, kSecondsBetweenSamples);
   std::vector<double> floors;
   std::vector<double> ratios;
   std::vector<double> bandwidths;
   std::vector<double> peaks;
   run();
   if (profile != nullptr) profile->clear();
+  sequences.experts().set_clock(&clock);
   for (int64_t i = 0; i < options.repeats; ++i) {
     sequences.experts().clear();
-    double seconds = 0;
-    const Ceilings ceilings = meter.around(isa, [&] { seconds = run(); });
+    clock.start();
+    run();
+    clock.stop();
+    const Ceilings ceilings = clock.ceilings();
     bandwidths.push_back(1e9 * ceilings.read_gbs);
     peaks.push_back(1e9 * ceilings.peak_gflops);
-    result.all_seconds.push_back(seconds);
+    result.all_seconds.push_back(clock.seconds());
     Work work = needed();
     const Roofline roofline(sequences.model(), sequences.geometry());
     for (size_t layer = 0; layer < sequences.experts().layers(); ++layer) {
@@ -251,8 +255,9 @@ void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa
     result.needed_bytes += work.bytes / static_cast<double>(options.repeats);
     result.needed_flops += work.flops / static_cast<double>(options.repeats);
     floors.push_back(work.floor_seconds(bandwidths.back(), peaks.back()));
-    ratios.push_back(floors.back() / seconds);
+    ratios.push_back(floors.back() / clock.seconds());
   }
+  sequences.experts().set_clock(nullptr);
   result.peak_unit = unit_name(isa);
   result.read_bytes_per_second = median(bandwidths);
   result.flops_per_second = median(peaks);
@@ -278,11 +283,7 @@ Result<StepBenchResult> bench_decode(const checkpoint::Checkpoint& checkpoint,
   const Roofline roofline(sequences->model(), sequences->geometry());
   measure(
       *sequences, options, isa_of(table), profile ? &*profile : nullptr,
-      [&] {
-        const auto start = Clock::now();
-        sequences->forward(1, engine::LogitRows::kLast);
-        return seconds_since(start);
-      },
+      [&] { sequences->forward(1, engine::LogitRows::kLast); },
       [&] {
         Work work{roofline.dense_bytes(true), 0};
         for (int64_t s = 0; s < options.batch; ++s) work += roofline.row(sequences->length() - 1, true);
@@ -308,13 +309,11 @@ Result<StepBenchResult> bench_prefill(const checkpoint::Checkpoint& checkpoint,
       *sequences, options, isa_of(table), profile ? &*profile : nullptr,
       [&] {
         sequences->restart();
-        const auto start = Clock::now();
         while (sequences->length() < options.context) {
           const int64_t count = std::min(rows_each, options.context - sequences->length());
           const bool is_last = sequences->length() + count == options.context;
           sequences->forward(count, is_last ? engine::LogitRows::kLast : engine::LogitRows::kNone);
         }
-        return seconds_since(start);
       },
       [&] {
         Work work{roofline.dense_bytes(true), 0};

@@ -33,14 +33,14 @@ struct StepBenchResult {
   double seconds = 0;  // median of a decode step, or of all prompts
   std::vector<double> all_seconds;
   double tokens = 0;  // per run, over all sequences
-  // Medians of what was sampled around every run; flops of the unit that the backend multiplies on.
+  // Medians of every run's means over its time; flops of the unit that the backend multiplies on.
   double read_bytes_per_second = 0;
   double flops_per_second = 0;
   std::string peak_unit;
   double needed_bytes = 0;
   double needed_flops = 0;
   double floor_seconds = 0;     // median
-  double ratio = 0;             // median of floor to time, each run against its own samples
+  double ratio = 0;             // median of floor to time, each run against its own means
   double distinct_experts = 0;  // mean of a layer and run
   std::string op_table;         // of profile_ops, all runs together
 

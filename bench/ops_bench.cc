@@ -1,7 +1,7 @@
 // The products of the CPU backend at the shapes of the published model, on every instruction set of the machine:
-// achieved GB/s of weight bytes and GFLOP/s, and their ratio to what the same program measures right before and after:
-// the read bandwidth of memory and the peak of the unit that the instruction set multiplies on. All are medians of
-// kSamples samples. Weights rotate through more memory than the caches hold.
+// achieved GB/s of weight bytes and GFLOP/s, and their ratio to what the same program measures meanwhile: the read
+// bandwidth of memory and the peak of the unit that the instruction set multiplies on. All are medians of kSamples
+// samples. Weights rotate through more memory than the caches hold.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/pcg64.h"
-#include "apps/machine_peak.h"
+#include "apps/run_clock.h"
 #include "bench/arguments.h"
 #include "cpu/table.h"
 
@@ -20,7 +20,8 @@ namespace {
 using namespace ps;  // NOLINT(google-build-using-namespace): a program
 
 constexpr int kSamples = 5;
-constexpr double kSampleSeconds = 0.02;             // of one sample, at least
+constexpr double kSampleSeconds = 0.06;             // of one sample, at least
+constexpr double kSecondsBetween = 0.02;            // samples of the ceilings, at least
 constexpr int64_t kRotation = int64_t{1280} << 20;  // bytes of weights that one benchmark walks through
 
 // Memory that every benchmark takes its weights from: bytes that are legal codes and moderate scales.
@@ -107,14 +108,16 @@ void sample(benchmark::State& state, Machine& machine, cpu::Isa isa, double byte
   std::vector<double> gflops;
   std::vector<double> of_read;
   std::vector<double> of_peak;
+  apps::RunClock clock(machine.meter, isa, kSecondsBetween);
   for (auto _ : state) {
-    double seconds = 0;
     int64_t calls = 0;
-    const apps::Ceilings ceilings = machine.meter.around(isa, [&] {
-      const double start = machine.watch.now();
-      for (; seconds < kSampleSeconds; seconds = machine.watch.now() - start, ++calls) call();
-    });
-    seconds /= static_cast<double>(calls);
+    for (clock.start(); clock.running() < kSampleSeconds; ++calls) {
+      clock.may_pause();
+      call();
+    }
+    clock.stop();
+    const double seconds = clock.seconds() / static_cast<double>(calls);
+    const apps::Ceilings ceilings = clock.ceilings();
     state.SetIterationTime(seconds);
     gbs.push_back(bytes * 1e-9 / seconds);
     gflops.push_back(flops * 1e-9 / seconds);

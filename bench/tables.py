@@ -3,7 +3,7 @@
 
 tables.py OPS_JSON [PROGRAM SLICE]: OPS_JSON is what ops_bench wrote. With the program and a full-size synthetic
 checkpoint (`pagestate make-checkpoint --preset flash-slice`) it also runs `bench decode` and `bench prefill` on it,
-which takes some minutes and 6 GB of memory. Every ratio is a median of 5 against ceilings sampled around its own run,
+which takes some minutes and 6 GB of memory. Every ratio is a median of 5 against ceilings sampled during its own run,
 but for the long prompt, which runs once. What OPS_JSON lacks, as after --benchmark_filter, is left out.
 """
 

@@ -22,32 +22,50 @@ using namespace ps;  // NOLINT(google-build-using-namespace): a program
 // What a loop does besides four products and the loads of two tiles of weights from the first cache.
 struct Rung {
   const char* name;
-  bool takes_rows;   // two tiles of rows from the second cache; else from the first one
-  bool keeps_sums;   // every kSteps: four tiles of sums leave and four others come, from the second cache
-  bool brings_rows;  // rows come from the third cache: a panel group's share, 4 lines for each step
-  bool decodes;      // 2 lines of decoded weights stored for each step, by as many operations as FP8 takes
+  int64_t steps = 8;           // blocks of K of a chunk: how long sums stay in tiles
+  bool takes_rows = false;     // two tiles of rows from the second cache; else from the first one
+  bool keeps_sums = false;     // every chunk four tiles of sums leave and four others come, from the second cache
+  bool brings_rows = false;    // rows come from the third cache: a panel group's share, 4 lines for each step
+  bool decodes = false;        // 2 lines of decoded weights stored for each step, by as many operations as FP8 takes
+  bool reads_weights = false;  // the line of codes that is decoded comes from memory, asked for 64 steps before
 };
+// The last three are other ways to cut a product: sums move half as often, or not at all, but weights take more room.
 constexpr Rung kRungs[] = {
-    {"first_cache", false, false, false, false},   {"rows", true, false, false, false},
-    {"rows_sums", true, true, false, false},       {"rows_sums_third_cache", true, true, true, false},
-    {"rows_sums_decode", true, true, false, true}, {"all", true, true, true, true}};
+    {.name = "first_cache"},
+    {.name = "rows", .takes_rows = true},
+    {.name = "rows_sums", .takes_rows = true, .keeps_sums = true},
+    {.name = "rows_sums_third_cache", .takes_rows = true, .keeps_sums = true, .brings_rows = true},
+    {.name = "rows_sums_decode", .takes_rows = true, .keeps_sums = true, .decodes = true},
+    {"rows_sums_third_cache_decode", 8, true, true, true, true, false},
+    {"all", 8, true, true, true, true, true},
+    {.name = "rows_sums_16_blocks", .steps = 16, .takes_rows = true, .keeps_sums = true},
+    {"all_16_blocks", 16, true, true, true, true, true},
+    {.name = "rows_32_blocks_no_sums", .steps = 32, .takes_rows = true}};
 
 constexpr int64_t kTile = 1024;
-constexpr int64_t kSteps = 8;   // blocks of K of a chunk
+constexpr int64_t kMostSteps = 32;
 constexpr int64_t kPairs = 16;  // of groups of 16 rows
 constexpr int64_t kPanels = 8;
-constexpr int64_t kChunks = 20;                             // of rows of x: 5 MB, more than a second cache
-constexpr int64_t kRowBytes = kPairs * kSteps * 2 * kTile;  // of a chunk
+constexpr int64_t kBlocks = 160;                     // of K: 5 MB of rows of x, more than a second cache
+constexpr int64_t kBlockBytes = kPairs * 2 * kTile;  // of rows of x
 constexpr int64_t kSumBytes = kPanels * kPairs * 4 * kTile;
+constexpr int64_t kRunCodes = kBlocks * kPanels * kPairs * 64;  // bytes that a run decodes, no other's
+constexpr int64_t kCodeBytes = kRunCodes * 160;                 // most of a third cache, or all
 
-// One thread's memory: rows of x, sums, two buffers of decoded weights, raw weights.
+// One thread's memory: rows of x, sums, two buffers of decoded weights, tables, codes.
 struct Room {
-  static constexpr int64_t kWeights = kSteps * 2 * kTile;
-  static constexpr int64_t kBytes = kChunks * kRowBytes + kSumBytes + 3 * kWeights;
-  explicit Room(std::byte* data) : rows(data), sums(rows + kChunks * kRowBytes), weights(sums + kSumBytes) {}
+  static constexpr int64_t kWeights = kMostSteps * 2 * kTile;
+  static constexpr int64_t kBytes = (kBlocks + kMostSteps) * kBlockBytes + kSumBytes + 3 * kWeights + kCodeBytes;
+  Room(std::byte* data, int64_t run)
+      : rows(data),
+        sums(rows + (kBlocks + kMostSteps) * kBlockBytes),
+        weights(sums + kSumBytes),
+        codes(weights + 3 * kWeights + run * kRunCodes % kCodeBytes) {}
   std::byte* rows;
   std::byte* sums;
-  std::byte* weights;  // [2], then raw ones
+  std::byte* weights;  // [2], then tables
+  [[nodiscard]] const std::byte* tables() const { return weights + 2 * kWeights; }
+  const std::byte* codes;
 };
 
 #define PS_LOAD(tile, from) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(int64_t{64}))
@@ -60,11 +78,13 @@ struct Room {
   if (exchanges) PS_LOAD(tile, sums + int64_t{tile} * kTile)
 
 // Two lines of decoded weights from one of codes: two look-ups among 128 bytes, two interleavings, two stores.
-__attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline void decode(const std::byte* raw,
+__attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline void decode(const std::byte* line,
+                                                                                         const std::byte* tables,
                                                                                          std::byte* to) {
-  __m512i codes = _mm512_loadu_si512(raw);
-  const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(raw + 64), codes, _mm512_loadu_si512(raw + 128));
-  const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(raw + 192), codes, _mm512_loadu_si512(raw + 256));
+  const __m512i codes = _mm512_loadu_si512(line);
+  const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(tables), codes, _mm512_loadu_si512(tables + 64));
+  const __m512i high =
+      _mm512_permutex2var_epi8(_mm512_loadu_si512(tables + 128), codes, _mm512_loadu_si512(tables + 192));
   // BF16 values of one to two, whatever the codes are: a core multiplies numbers slower than zeros.
   const __m512i mantissa = _mm512_and_si512(_mm512_unpacklo_epi8(low, high), _mm512_set1_epi16(0x7F));
   const __m512i other = _mm512_and_si512(_mm512_unpackhi_epi8(low, high), _mm512_set1_epi16(0x7F));
@@ -76,19 +96,24 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline voi
 template <int kRung>
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) int64_t run(const Room& room) {
   constexpr Rung kDoes = kRungs[kRung];
+  constexpr int64_t kSteps = kDoes.steps;
+  constexpr int64_t kChunks = kBlocks / kSteps;
+  constexpr int64_t kRowBytes = kSteps * kBlockBytes;
+  constexpr int64_t kWeightBytes = kSteps * 2 * kTile;
   std::byte* held = nullptr;  // whose sums tiles 0-3 hold
+  const std::byte* codes = room.codes;
   for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
     const std::byte* rows = room.rows + (kDoes.brings_rows ? chunk : 0) * kRowBytes;
     const std::byte* next_rows = room.rows + (chunk + 1) % kChunks * kRowBytes;
     for (int64_t panel = 0; panel < kPanels; ++panel) {
-      const std::byte* weights = room.weights + panel % 2 * Room::kWeights;
-      std::byte* decoded = room.weights + (panel + 1) % 2 * Room::kWeights;
+      const std::byte* weights = room.weights + panel % 2 * kWeightBytes;
+      std::byte* decoded = room.weights + (panel + 1) % 2 * kWeightBytes;
       for (int64_t pair = 0; pair < kPairs; ++pair) {
         const std::byte* a = rows + (kDoes.takes_rows ? pair * kSteps * 2 * kTile : 0);
         const std::byte* b = a + kSteps * kTile;
         std::byte* sums = room.sums + (panel * kPairs + pair) * 4 * kTile;
         const std::byte* coming = next_rows + (panel * kPairs + pair) * kSteps * 4 * 64;
-#pragma GCC unroll 8
+#pragma GCC unroll 32
         for (int64_t step = 0; step < kSteps; ++step) {
           const bool exchanges = kDoes.keeps_sums && step == 0;
           PS_LOAD(4, weights + step * 2 * kTile);
@@ -104,34 +129,45 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) int64_t run(const Room& r
           PS_EXCHANGE(3);
           PS_MULTIPLY(3, 5, 7);
           if (kDoes.keeps_sums) {
-            for (int64_t line = 0; line < 8; ++line)
-              _mm_prefetch(sums + 4 * kTile + (step * 8 + line) * 64, _MM_HINT_T0);
+            for (int64_t line = 0; line < 64 / kSteps; ++line)
+              _mm_prefetch(sums + 4 * kTile + (step * 64 / kSteps + line) * 64, _MM_HINT_T0);
           }
           if (kDoes.brings_rows) {
             for (int64_t line = 0; line < 4; ++line) _mm_prefetch(coming + (step * 4 + line) * 64, _MM_HINT_T1);
           }
-          if (kDoes.decodes)
-            decode(room.weights + 2 * Room::kWeights + step * 64, decoded + (pair * kSteps + step) * 128);
+          if (kDoes.decodes) {
+            const std::byte* line = kDoes.reads_weights ? codes + step * 64 : room.tables() + step * 64;
+            if (kDoes.reads_weights) _mm_prefetch(line + 64 * 64, _MM_HINT_T0);
+            decode(line, room.tables(), decoded + (pair * kSteps + step) * 128);
+          }
         }
         held = sums;
+        codes += kSteps * 64;
       }
     }
   }
-  return kChunks * kPanels * kPairs * kSteps;
+  return kBlocks * kPanels * kPairs;
 }
 
 struct Machine {
   explicit Machine(apps::Stopwatch clock)
-      : watch(clock), pool(clock.threads), meter(clock, pool), memory(HostBuffer::allocate(threads_bytes()).value()) {
+      : watch(clock),
+        pool(clock.threads),
+        meter(clock, pool),
+        memory(HostBuffer::allocate(threads_bytes()).value()),
+        runs(static_cast<size_t>(clock.threads)) {
     const auto words = memory.as<uint16_t>();
     for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint16_t>(0x3F80 | (i * 37 & 0x7F));
   }
-  [[nodiscard]] int64_t threads_bytes() const { return watch.threads * (Room::kBytes + kRowBytes); }
-  [[nodiscard]] Room room(int64_t thread) { return Room(memory.data() + thread * (Room::kBytes + kRowBytes)); }
+  [[nodiscard]] int64_t threads_bytes() const { return watch.threads * (Room::kBytes + kBlockBytes); }
+  [[nodiscard]] Room room(int64_t thread) {
+    return {memory.data() + thread * (Room::kBytes + kBlockBytes), runs[static_cast<size_t>(thread)]++};
+  }
   apps::Stopwatch watch;
   ThreadPool pool;
   apps::CeilingMeter meter;
   HostBuffer memory;
+  std::vector<int64_t> runs;  // of each thread so far
 };
 
 template <int kRung>
@@ -146,7 +182,7 @@ void sample(benchmark::State& state, Machine& machine) {
       });
     });
     state.SetIterationTime(seconds);
-    const double steps = static_cast<double>(kChunks * kPanels * kPairs * kSteps * machine.watch.threads);
+    const double steps = static_cast<double>(kBlocks * kPanels * kPairs * machine.watch.threads);
     ratios.push_back(steps * 4 * 16 * 16 * 32 * 2 * 1e-9 / seconds / ceilings.peak_gflops);
   }
   std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
