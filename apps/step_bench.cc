@@ -223,17 +223,17 @@ std::string unit_name(cpu::Isa isa) {
   return isa == cpu::Isa::kAmx ? "AMX BF16" : isa == cpu::Isa::kAvx512 ? "AVX-512 FMA" : "AVX2 FMA";
 }
 
-// Runs `run` once unmeasured and `repeats` times measured; `needed()` tells the work of the run that just ended.
-template <typename Run, typename Needed>
-void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa, OpProfile* profile, const Run& run,
-             const Needed& needed, StepBenchResult& result) {
+// Calls `warm_up`, then `run` `repeats` times; `needed()` tells the work of the run that just ended.
+template <typename WarmUp, typename Run, typename Needed>
+void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa, OpProfile* profile,
+             const WarmUp& warm_up, const Run& run, const Needed& needed, StepBenchResult& result) {
   CeilingMeter meter({false, options.threads}, sequences.threads());
   RunClock clock(meter, isa, kSecondsBetweenSamples);
   std::vector<double> floors;
   std::vector<double> ratios;
   std::vector<double> bandwidths;
   std::vector<double> peaks;
-  run();
+  warm_up();
   if (profile != nullptr) profile->clear();
   sequences.experts().set_clock(&clock);
   for (int64_t i = 0; i < options.repeats; ++i) {
@@ -281,9 +281,9 @@ Result<StepBenchResult> bench_decode(const checkpoint::Checkpoint& checkpoint,
   result.tokens = static_cast<double>(options.batch);
   sequences->fill_context(options.context);
   const Roofline roofline(sequences->model(), sequences->geometry());
+  const auto step = [&] { sequences->forward(1, engine::LogitRows::kLast); };
   measure(
-      *sequences, options, isa_of(table), profile ? &*profile : nullptr,
-      [&] { sequences->forward(1, engine::LogitRows::kLast); },
+      *sequences, options, isa_of(table), profile ? &*profile : nullptr, step, step,
       [&] {
         Work work{roofline.dense_bytes(true), 0};
         for (int64_t s = 0; s < options.batch; ++s) work += roofline.row(sequences->length() - 1, true);
@@ -305,16 +305,17 @@ Result<StepBenchResult> bench_prefill(const checkpoint::Checkpoint& checkpoint,
   StepBenchResult result;
   result.tokens = static_cast<double>(options.batch * options.context);
   const Roofline roofline(sequences->model(), sequences->geometry());
+  const auto prompt = [&](int64_t tokens) {
+    sequences->restart();
+    while (sequences->length() < tokens) {
+      const int64_t count = std::min(rows_each, tokens - sequences->length());
+      const bool is_last = sequences->length() + count == tokens;
+      sequences->forward(count, is_last ? engine::LogitRows::kLast : engine::LogitRows::kNone);
+    }
+  };
   measure(
-      *sequences, options, isa_of(table), profile ? &*profile : nullptr,
-      [&] {
-        sequences->restart();
-        while (sequences->length() < options.context) {
-          const int64_t count = std::min(rows_each, options.context - sequences->length());
-          const bool is_last = sequences->length() + count == options.context;
-          sequences->forward(count, is_last ? engine::LogitRows::kLast : engine::LogitRows::kNone);
-        }
-      },
+      *sequences, options, isa_of(table), profile ? &*profile : nullptr, [&] { prompt(rows_each); },
+      [&] { prompt(options.context); },
       [&] {
         Work work{roofline.dense_bytes(true), 0};
         for (int64_t position = 0; position < options.context; ++position) {

@@ -25,7 +25,7 @@ struct StepBenchOptions {
   cache::CacheFormat format;
   int threads = 1;
   bool pin_threads = false;
-  int64_t repeats = 5;  // the median counts; one more run warms up
+  int64_t repeats = 5;  // the median counts; a step, or a prompt's first forward, warms up
   bool profile_ops = false;
 };
 
