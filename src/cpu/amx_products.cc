@@ -41,7 +41,7 @@ inline void configure(int64_t size) {
 // or of the panel after it, is decoded, a quarter of its rows between two products, so that both go on at once.
 void multiply_few(const MultiplyArgs& args) {
   alignas(64) uint16_t decoded[2][kUnit * kPanel * kBlock];
-  alignas(64) float sums[kGroup * kPanel];
+  alignas(64) float sums[2][kGroup * kPanel];
   const int64_t size = args.count;
   const int64_t blocks = (args.w.columns + kBlock - 1) / kBlock;
   const int64_t row_bytes = size * 4;
@@ -53,6 +53,11 @@ void multiply_few(const MultiplyArgs& args) {
     const int64_t ahead = bytes_ahead(rows, block * block_bytes(args.w.format), weight_bytes);
     if (block + kUnit <= blocks) decode(args.w, rows, begin, begin + kPart, block, kUnit, ahead, to);
     else decode(args.w, rows, begin, begin + kPart, block, blocks - block, ahead, to);
+  };
+  // A panel late, when its sums have long left the tiles: nothing waits for them.
+  const auto place = [&args, &sums, size](int64_t panel) {
+    turn_sums(sums[panel % 2], size, size, sums[panel % 2]);
+    place_panel(sums[panel % 2], args, panel);
   };
   bring_streams(args, weight_bytes);
   configure(size);
@@ -76,11 +81,11 @@ void multiply_few(const MultiplyArgs& args) {
         multiply_tiles<2, 5, 6>();
       }
     }
-    store_tile<0>(sums, row_bytes);
-    store_tile<2>(sums + 16 * size, row_bytes);
-    turn_sums(sums, size, size, sums);
-    place_panel(sums, args, panel);
+    store_tile<0>(sums[panel % 2], row_bytes);
+    store_tile<2>(sums[panel % 2] + 16 * size, row_bytes);
+    if (panel > 0) place(panel - 1);
   }
+  place(args.panels - 1);
 }
 
 // ---- More than 16 rows of x -----------------------------------------------------------------------------------------
