@@ -1,7 +1,6 @@
 // The ceilings that a benchmark reports its ratios to, measured on all threads of a pool. A machine that others use too
-// changes from one second to the next, its caches and matrix units included, so ceilings are sampled right before and
-// after every short run, which counts against the higher of its two samples; longer ones pause for samples
-// (run_clock.h).
+// changes from one second to the next, its caches and matrix units included: around() samples right before and after a
+// short run, which counts against the higher of the two samples; runs under a RunClock (run_clock.h) pause for samples.
 #pragma once
 
 #include <immintrin.h>

@@ -1,6 +1,6 @@
 // Times a run against ceilings that change while it goes on: a core's matrix units, shared or throttled, go from full
 // speed to a quarter of it within tenths of a second, so that two samples around a run of seconds tell little about it.
-// The run pauses now and then, its clock stopped, for a sample; its ceilings are means over its time.
+// The run pauses where it can, its clock stopped, for a sample; its ceilings are means over its time.
 #pragma once
 
 #include "apps/machine_peak.h"
@@ -11,7 +11,7 @@ namespace ps::apps {
 template <typename Meter = CeilingMeter>
 class RunClock {
  public:
-  // seconds_between: samples, at least.
+  // seconds_between: the least time between two samples.
   RunClock(Meter& meter, cpu::Isa isa, double seconds_between)
       : meter_(meter), isa_(isa), seconds_between_(seconds_between) {}
 
@@ -29,7 +29,7 @@ class RunClock {
 
   // Of the run so far, without pauses.
   [[nodiscard]] double running() const { return seconds_ + since_sample(); }
-  // Of the run that stopped last.
+  // Of the run that stopped last. REQUIRES: stop() was called.
   [[nodiscard]] double seconds() const { return seconds_; }
   [[nodiscard]] Ceilings ceilings() const { return {sums_.read_gbs / seconds_, sums_.peak_gflops / seconds_}; }
 

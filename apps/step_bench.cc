@@ -18,27 +18,27 @@
 namespace ps::apps {
 namespace {
 
-constexpr double kSecondsBetweenSamples = 0.25;  // of the ceilings, in a long run
+constexpr double kSecondsBetweenSamples = 0.25;  // of the ceilings, at least
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-// Which experts the rows of a run use, per layer; the run's clock may pause there.
+// Which experts the rows of a run use, per layer; wherever a forward shows something its clock may pause.
 class ExpertCounter final : public model::Observer {
  public:
   explicit ExpertCounter(size_t layers) : used_(layers) {}
   void set_clock(RunClock<>* clock) { clock_ = clock; }
-  void activations(std::string_view, int, const ops::ConstActivations&) override {}
-  void floats(std::string_view, int, const float*, int64_t, int64_t) override {}
+  void activations(std::string_view, int, const ops::ConstActivations&) override { may_pause(); }
+  void floats(std::string_view, int, const float*, int64_t, int64_t) override { may_pause(); }
   void ids(std::string_view point, int layer, const int32_t* value, int64_t rows, int64_t columns) override {
+    may_pause();
     if (point != "moe.experts") return;
     std::vector<int32_t>& used = used_[static_cast<size_t>(layer)];
     for (int64_t i = 0; i < rows * columns; ++i) {
       if (std::find(used.begin(), used.end(), value[i]) == used.end()) used.push_back(value[i]);
     }
-    if (clock_ != nullptr) clock_->may_pause();
   }
   void clear() {
     for (std::vector<int32_t>& used : used_) used.clear();
@@ -47,6 +47,10 @@ class ExpertCounter final : public model::Observer {
   [[nodiscard]] size_t layers() const { return used_.size(); }
 
  private:
+  void may_pause() {
+    if (clock_ != nullptr) clock_->may_pause();
+  }
+
   std::vector<std::vector<int32_t>> used_;
   RunClock<>* clock_ = nullptr;
 };
@@ -223,10 +227,12 @@ std::string unit_name(cpu::Isa isa) {
   return isa == cpu::Isa::kAmx ? "AMX BF16" : isa == cpu::Isa::kAvx512 ? "AVX-512 FMA" : "AVX2 FMA";
 }
 
-// Calls `warm_up`, then `run` `repeats` times; `needed()` tells the work of the run that just ended.
-template <typename WarmUp, typename Run, typename Needed>
+// Calls `warm_up`, then `repeats` times `prepare` and, measured, `run`; `needed()` tells the work of the run that just
+// ended.
+template <typename WarmUp, typename Prepare, typename Run, typename Needed>
 void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa, OpProfile* profile,
-             const WarmUp& warm_up, const Run& run, const Needed& needed, StepBenchResult& result) {
+             const WarmUp& warm_up, const Prepare& prepare, const Run& run, const Needed& needed,
+             StepBenchResult& result) {
   CeilingMeter meter({false, options.threads}, sequences.threads());
   RunClock clock(meter, isa, kSecondsBetweenSamples);
   std::vector<double> floors;
@@ -238,6 +244,7 @@ void measure(Sequences& sequences, const StepBenchOptions& options, cpu::Isa isa
   sequences.experts().set_clock(&clock);
   for (int64_t i = 0; i < options.repeats; ++i) {
     sequences.experts().clear();
+    prepare();
     clock.start();
     run();
     clock.stop();
@@ -283,7 +290,7 @@ Result<StepBenchResult> bench_decode(const checkpoint::Checkpoint& checkpoint,
   const Roofline roofline(sequences->model(), sequences->geometry());
   const auto step = [&] { sequences->forward(1, engine::LogitRows::kLast); };
   measure(
-      *sequences, options, isa_of(table), profile ? &*profile : nullptr, step, step,
+      *sequences, options, isa_of(table), profile ? &*profile : nullptr, step, [] {}, step,
       [&] {
         Work work{roofline.dense_bytes(true), 0};
         for (int64_t s = 0; s < options.batch; ++s) work += roofline.row(sequences->length() - 1, true);
@@ -306,7 +313,6 @@ Result<StepBenchResult> bench_prefill(const checkpoint::Checkpoint& checkpoint,
   result.tokens = static_cast<double>(options.batch * options.context);
   const Roofline roofline(sequences->model(), sequences->geometry());
   const auto prompt = [&](int64_t tokens) {
-    sequences->restart();
     while (sequences->length() < tokens) {
       const int64_t count = std::min(rows_each, tokens - sequences->length());
       const bool is_last = sequences->length() + count == tokens;
@@ -315,7 +321,7 @@ Result<StepBenchResult> bench_prefill(const checkpoint::Checkpoint& checkpoint,
   };
   measure(
       *sequences, options, isa_of(table), profile ? &*profile : nullptr, [&] { prompt(rows_each); },
-      [&] { prompt(options.context); },
+      [&] { sequences->restart(); }, [&] { prompt(options.context); },
       [&] {
         Work work{roofline.dense_bytes(true), 0};
         for (int64_t position = 0; position < options.context; ++position) {

@@ -33,7 +33,7 @@ struct StepBenchResult {
   double seconds = 0;  // median of a decode step, or of all prompts
   std::vector<double> all_seconds;
   double tokens = 0;  // per run, over all sequences
-  // Medians of every run's means over its time; flops of the unit that the backend multiplies on.
+  // Medians over the runs of each one's mean ceilings; flops of the unit that the backend multiplies on.
   double read_bytes_per_second = 0;
   double flops_per_second = 0;
   std::string peak_unit;

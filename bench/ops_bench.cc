@@ -21,7 +21,7 @@ using namespace ps;  // NOLINT(google-build-using-namespace): a program
 
 constexpr int kSamples = 5;
 constexpr double kSampleSeconds = 0.06;             // of one sample, at least
-constexpr double kSecondsBetween = 0.02;            // samples of the ceilings, at least
+constexpr double kSecondsBetweenSamples = 0.02;     // of the ceilings, at least
 constexpr int64_t kRotation = int64_t{1280} << 20;  // bytes of weights that one benchmark walks through
 
 // Memory that every benchmark takes its weights from: bytes that are legal codes and moderate scales.
@@ -108,7 +108,7 @@ void sample(benchmark::State& state, Machine& machine, cpu::Isa isa, double byte
   std::vector<double> gflops;
   std::vector<double> of_read;
   std::vector<double> of_peak;
-  apps::RunClock clock(machine.meter, isa, kSecondsBetween);
+  apps::RunClock clock(machine.meter, isa, kSecondsBetweenSamples);
   for (auto _ : state) {
     int64_t calls = 0;
     for (clock.start(); clock.running() < kSampleSeconds; ++calls) {

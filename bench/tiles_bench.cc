@@ -1,7 +1,7 @@
 // What a product of many rows can get from BF16 tiles on this machine, apart from any product: loops of four tile
-// products, each rung with one more thing that a product of FP8 weights has to do, as fractions of the peak that is
-// sampled around them. A rung's loop does nothing else: no packing, no results. The last one bounds ops_bench's
-// products of 512 rows and more.
+// products, as fractions of the peak that is sampled around them. From rung to rung up to `all` there is one more thing
+// that a product of FP8 weights has to do; the last three are other ways to cut a product. A rung's loop does nothing
+// else: no packing, no results. `all` bounds ops_bench's products of 512 rows and more.
 #include <benchmark/benchmark.h>
 #include <immintrin.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using namespace ps;  // NOLINT(google-build-using-namespace): a program
 
-// What a loop does besides four products and the loads of two tiles of weights from the first cache.
+// What a loop does besides four products and the loads of two tiles of weights, from the first cache where they fit.
 struct Rung {
   const char* name;
   int64_t steps = 8;           // blocks of K of a chunk: how long sums stay in tiles
@@ -29,17 +29,32 @@ struct Rung {
   bool decodes = false;        // 2 lines of decoded weights stored for each step, by as many operations as FP8 takes
   bool reads_weights = false;  // the line of codes that is decoded comes from memory, asked for 64 steps before
 };
-// The last three are other ways to cut a product: sums move half as often, or not at all, but weights take more room.
+// Of the last three, sums move half as often, or not at all, but weights take more room.
 constexpr Rung kRungs[] = {
     {.name = "first_cache"},
     {.name = "rows", .takes_rows = true},
     {.name = "rows_sums", .takes_rows = true, .keeps_sums = true},
     {.name = "rows_sums_third_cache", .takes_rows = true, .keeps_sums = true, .brings_rows = true},
     {.name = "rows_sums_decode", .takes_rows = true, .keeps_sums = true, .decodes = true},
-    {"rows_sums_third_cache_decode", 8, true, true, true, true, false},
-    {"all", 8, true, true, true, true, true},
+    {.name = "rows_sums_third_cache_decode",
+     .takes_rows = true,
+     .keeps_sums = true,
+     .brings_rows = true,
+     .decodes = true},
+    {.name = "all",
+     .takes_rows = true,
+     .keeps_sums = true,
+     .brings_rows = true,
+     .decodes = true,
+     .reads_weights = true},
     {.name = "rows_sums_16_blocks", .steps = 16, .takes_rows = true, .keeps_sums = true},
-    {"all_16_blocks", 16, true, true, true, true, true},
+    {.name = "all_16_blocks",
+     .steps = 16,
+     .takes_rows = true,
+     .keeps_sums = true,
+     .brings_rows = true,
+     .decodes = true,
+     .reads_weights = true},
     {.name = "rows_32_blocks_no_sums", .steps = 32, .takes_rows = true}};
 
 constexpr int64_t kTile = 1024;
@@ -49,18 +64,15 @@ constexpr int64_t kPanels = 8;
 constexpr int64_t kBlocks = 160;                     // of K: 5 MB of rows of x, more than a second cache
 constexpr int64_t kBlockBytes = kPairs * 2 * kTile;  // of rows of x
 constexpr int64_t kSumBytes = kPanels * kPairs * 4 * kTile;
-constexpr int64_t kRunCodes = kBlocks * kPanels * kPairs * 64;  // bytes that a run decodes, no other's
-constexpr int64_t kCodeBytes = kRunCodes * 160;                 // most of a third cache, or all
+constexpr int64_t kRunCodes = kBlocks * kPanels * kPairs * 64;  // bytes that a run decodes
+constexpr int64_t kCodeRuns = 320;                              // of all threads: more than a third cache holds
 
-// One thread's memory: rows of x, sums, two buffers of decoded weights, tables, codes.
+// One thread's memory: rows of x, sums, two buffers of decoded weights, tables; and the codes of its next run.
 struct Room {
   static constexpr int64_t kWeights = kMostSteps * 2 * kTile;
-  static constexpr int64_t kBytes = (kBlocks + kMostSteps) * kBlockBytes + kSumBytes + 3 * kWeights + kCodeBytes;
-  Room(std::byte* data, int64_t run)
-      : rows(data),
-        sums(rows + (kBlocks + kMostSteps) * kBlockBytes),
-        weights(sums + kSumBytes),
-        codes(weights + 3 * kWeights + run * kRunCodes % kCodeBytes) {}
+  static constexpr int64_t kBytes = (kBlocks + kMostSteps) * kBlockBytes + kSumBytes + 3 * kWeights;
+  Room(std::byte* data, const std::byte* codes_of_run)
+      : rows(data), sums(rows + (kBlocks + kMostSteps) * kBlockBytes), weights(sums + kSumBytes), codes(codes_of_run) {}
   std::byte* rows;
   std::byte* sums;
   std::byte* weights;  // [2], then tables
@@ -155,18 +167,22 @@ struct Machine {
         pool(clock.threads),
         meter(clock, pool),
         memory(HostBuffer::allocate(threads_bytes()).value()),
+        codes(HostBuffer::allocate(kCodeRuns * kRunCodes + 4096).value()),
         runs(static_cast<size_t>(clock.threads)) {
-    const auto words = memory.as<uint16_t>();
-    for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint16_t>(0x3F80 | (i * 37 & 0x7F));
+    for (const auto words : {memory.as<uint16_t>(), codes.as<uint16_t>()}) {
+      for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint16_t>(0x3F80 | (i * 37 & 0x7F));
+    }
   }
   [[nodiscard]] int64_t threads_bytes() const { return watch.threads * (Room::kBytes + kBlockBytes); }
   [[nodiscard]] Room room(int64_t thread) {
-    return {memory.data() + thread * (Room::kBytes + kBlockBytes), runs[static_cast<size_t>(thread)]++};
+    const int64_t run = runs[static_cast<size_t>(thread)]++ * watch.threads + thread;
+    return {memory.data() + thread * (Room::kBytes + kBlockBytes), codes.data() + run % kCodeRuns * kRunCodes};
   }
   apps::Stopwatch watch;
   ThreadPool pool;
   apps::CeilingMeter meter;
   HostBuffer memory;
+  HostBuffer codes;
   std::vector<int64_t> runs;  // of each thread so far
 };
 
